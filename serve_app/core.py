@@ -1,0 +1,136 @@
+"""The values that every room speaks about. Owns no state, does no I/O, imports nothing of the project but `errors`.
+
+Times are integers: microseconds since the Unix epoch, UTC. A turn keeps the offset that its sender
+used, so that "Tuesday evening" stays Tuesday when its date is written out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["user", "assistant", "system", "tool"]
+Mode = Literal["hybrid", "dense", "lexical"]
+Tier = Literal["hot", "warm", "cold"]
+Level = Literal["full", "summary_only", "recent_only", "system_only"]
+Kind = Literal["turn", "fact", "summary"]
+
+OWNER_SEPARATOR = "\x1f"
+"""Joins tenant and user. Control characters are refused in ids, so no pair of ids can be read two ways."""
+
+ROWS_PER_TURN_MAX = 4096
+"""Vectors that one turn may have (one per chunk); a vector's row id is `seq * ROWS_PER_TURN_MAX + part`."""
+
+
+class Owner(msgspec.Struct, frozen=True, order=True):
+    """Whose memory: a tenant (from the API key, never from a body) and one of its users."""
+
+    tenant: str
+    user: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.tenant}{OWNER_SEPARATOR}{self.user}"
+
+    @classmethod
+    def from_key(cls, key: str) -> Owner:
+        tenant, _, user = key.partition(OWNER_SEPARATOR)
+        return cls(tenant, user)
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Position of a write in its shard's log; clients hand back its text to read their own writes."""
+
+    shard: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.shard}:{self.seq}"
+
+
+class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One call that an assistant turn announces."""
+
+    id: str
+    name: str
+    arguments: Any = None
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message as it is stored. `data` is compact JSON, so that numbers keep their exact digits."""
+
+    id: str
+    session: str
+    role: Role
+    content: str
+    seq: int
+    arrived_at: int
+    created_at: int
+    offset_minutes: int = 0
+    speaker: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    data: bytes | None = None
+    metadata: dict[str, Any] | None = None
+    expires_at: int | None = None
+    rev: int = 0
+    """Seq of the record that last wrote this turn: its own, or that of its latest edit."""
+
+    @property
+    def text(self) -> str:
+        """What the turn says: its content, or its data as JSON where there is no content."""
+        return self.content if self.content or self.data is None else self.data.decode()
+
+    def expired(self, now: int) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A short static statement about a user, by key. `seq` is the write that set this value."""
+
+    key: str
+    value: str
+    seq: int
+    written_at: int
+    entity_class: str | None = None
+    expires_at: int | None = None
+
+    def expired(self, now: int) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session said from `first_seq` to `last_seq`, in fewer tokens. Immutable; a newer one has a newer `seq`."""
+
+    session: str
+    text: str
+    first_seq: int
+    last_seq: int
+    tokens: int
+    version: str
+    input_hash: str
+    seq: int
+    created_at: int
+    expires_at: int
+
+
+class EmbeddingVersion(msgspec.Struct, frozen=True):
+    """Immutable name of one vector space: model, revision, pooling, text template and dimension."""
+
+    name: str
+    model: str
+    revision: str
+    pooling: Literal["mean", "cls"]
+    template: str
+    dimension: int
+    max_tokens: int
+    normalised: bool = True
+
+
+class Degradation(msgspec.Struct, frozen=True):
+    """How much of a full answer this one is, and why."""
+
+    level: Level = "full"
+    reasons: tuple[str, ...] = ()

@@ -1,0 +1,117 @@
+"""The error tree. No HTTP codes here: `api/problems.py` maps each `code` to a status, once.
+
+    MemstrataError
+    ├── InvalidRequest          what was asked for cannot be right
+    │   ├── QueryExceedsBudget      the query alone is larger than the token budget
+    │   ├── SystemExceedsBudget     the caller's system text alone is larger than the token budget
+    │   ├── InvalidReceipt          a receipt that this service never gave out for this user
+    │   └── NotSupported            a documented field whose feature is not built yet
+    ├── Unauthorized            no key, or a key that is not known
+    ├── Forbidden               a known key that may not do this
+    ├── NotFound                a thing that is not there, or not the caller's
+    ├── Overloaded              a bound is reached; try again after `retry_after_s`
+    └── StorageTrouble          the store cannot take or give what was asked for
+        ├── NameTaken               a segment of this number exists (another writer was first)
+        ├── Fenced                  a newer writer owns the shard; this one has stopped
+        ├── StorageFull             no room left
+        ├── StoreUnavailable        the store does not answer, or an fsync failed
+        ├── LogDamaged              a hole in the log: the shard takes no writes until it is repaired
+        └── ReceiptNotReached       the write named by a receipt is not visible here yet
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Fenced",
+    "Forbidden",
+    "InvalidReceipt",
+    "InvalidRequest",
+    "LogDamaged",
+    "MemstrataError",
+    "NameTaken",
+    "NotFound",
+    "NotSupported",
+    "Overloaded",
+    "QueryExceedsBudget",
+    "ReceiptNotReached",
+    "StorageFull",
+    "StorageTrouble",
+    "StoreUnavailable",
+    "SystemExceedsBudget",
+    "Unauthorized",
+]
+
+
+class MemstrataError(Exception):
+    """Root of everything this project raises on purpose. `code` is stable and documented."""
+
+    code = "internal_error"
+    retry_after_s: float | None = None
+
+
+class InvalidRequest(MemstrataError):
+    code = "invalid_request"
+
+
+class QueryExceedsBudget(InvalidRequest):
+    code = "query_exceeds_budget"
+
+
+class SystemExceedsBudget(InvalidRequest):
+    code = "system_exceeds_budget"
+
+
+class InvalidReceipt(InvalidRequest):
+    code = "invalid_receipt"
+
+
+class NotSupported(InvalidRequest):
+    code = "not_supported"
+
+
+class Unauthorized(MemstrataError):
+    code = "unauthorized"
+
+
+class Forbidden(MemstrataError):
+    code = "forbidden"
+
+
+class NotFound(MemstrataError):
+    code = "not_found"
+
+
+class Overloaded(MemstrataError):
+    code = "overloaded"
+    retry_after_s = 1.0
+
+
+class StorageTrouble(MemstrataError):
+    code = "store_unavailable"
+    retry_after_s = 1.0
+
+
+class NameTaken(StorageTrouble):
+    code = "name_taken"
+
+
+class Fenced(StorageTrouble):
+    code = "writer_fenced"
+
+
+class StorageFull(StorageTrouble):
+    code = "storage_full"
+    retry_after_s = 5.0
+
+
+class StoreUnavailable(StorageTrouble):
+    code = "store_unavailable"
+
+
+class LogDamaged(StorageTrouble):
+    code = "log_damaged"
+    retry_after_s = 60.0
+
+
+class ReceiptNotReached(StorageTrouble):
+    code = "receipt_not_reached"

@@ -1,0 +1,109 @@
+"""Every seam on one page: what the core asks of models and stores. Six methods at most each.
+
+Backends live in `stores/` and `models/`; one contract suite in `tests/contracts/` runs over all
+backends of a port. Implementations translate foreign errors into `errors` at this seam and
+nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.core import EmbeddingVersion
+
+Vectors = NDArray[np.float32]
+"""Shape (n, dimension), unit length where the version is normalised."""
+
+Rows = NDArray[np.int64]
+"""Shape (n,), vector row ids: `seq * ROWS_PER_TURN_MAX + part`."""
+
+
+class SegmentStore(Protocol):
+    """Immutable named byte strings: the files of one shard's log, on disk or in object storage."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Make `name` hold `data`, durably, before returning.
+
+        Raises NameTaken if the name exists, StorageFull, StoreUnavailable. After an error nothing,
+        or the whole of `data`, is there: never a part.
+        """
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Raises NotFound, StoreUnavailable."""
+        ...
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        ...
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Remove in the given order; a name that is not there is no error."""
+        ...
+
+    def replace(self, name: str, data: bytes, keep_as: str) -> None:
+        """Repair only: keep what `name` holds under `keep_as`, then make `name` hold `data`, durably."""
+        ...
+
+
+class HotIndex(Protocol):
+    """Exact nearest neighbours inside one owner's block of vectors; blocks never mix.
+
+    Safe for one mutating thread and any number of searching threads.
+    """
+
+    def add(self, owner: str, rows: Rows, vectors: Vectors) -> None:
+        """Append to the owner's block; a row id that is there already is replaced."""
+        ...
+
+    def remove(self, owner: str, rows: Rows) -> int:
+        """Take rows out; gives the number that was there."""
+        ...
+
+    def search(self, owner: str, query: Vectors, k: int) -> tuple[Rows, NDArray[np.float32]]:
+        """The at most k rows with the largest inner product with `query` (shape (dimension,)), best first."""
+        ...
+
+    def drop(self, owner: str) -> None:
+        """Forget the owner's whole block."""
+        ...
+
+    def count(self, owner: str) -> int:
+        """Rows in the owner's block."""
+        ...
+
+
+class Embedder(Protocol):
+    """Text to vectors of one version. Blocking; called from one thread only."""
+
+    @property
+    def version(self) -> EmbeddingVersion: ...
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One unit vector a text, in order. A text over the model's length is cut: split it first."""
+        ...
+
+    def chunks(self, text: str) -> list[str]:
+        """The text as pieces that the model reads whole; at least one, at most ROWS_PER_TURN_MAX."""
+        ...
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as the model reads it."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """Counts tokens the way a named model family does."""
+
+    @property
+    def name(self) -> str: ...
+
+    def count(self, text: str) -> int: ...
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """The longest prefix of at most `tokens` tokens, never ending inside a character."""
+        ...
