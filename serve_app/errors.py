@@ -10,6 +10,7 @@
     ├── Forbidden               a known key that may not do this
     ├── NotFound                a thing that is not there, or not the caller's
     ├── Overloaded              a bound is reached; try again after `retry_after_s`
+    ├── EncoderUnavailable      the encoder cannot be loaded
     └── StorageTrouble          the store cannot take or give what was asked for
         ├── NameTaken               a segment of this number exists (another writer was first)
         ├── Fenced                  a newer writer owns the shard; this one has stopped
@@ -22,6 +23,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "EncoderUnavailable",
     "Fenced",
     "Forbidden",
     "InvalidReceipt",
@@ -84,6 +86,10 @@ class NotFound(MemstrataError):
 class Overloaded(MemstrataError):
     code = "overloaded"
     retry_after_s = 1.0
+
+
+class EncoderUnavailable(MemstrataError):
+    code = "encoder_unavailable"
 
 
 class StorageTrouble(MemstrataError):

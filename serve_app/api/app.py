@@ -1,0 +1,174 @@
+"""The HTTP API as one ASGI application: the door, the table of routes, and the only map from errors to answers.
+
+A request is admitted (or refused at once), its route found, its key checked, its body read under a
+bound, its handler run, and whatever that raises becomes a problem with a stable code.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import msgspec
+
+from serve_app.api import http
+from serve_app.api.auth import KeyFile, Principal
+from serve_app.api.http import HTML, Receive, Request, Response, Scope, Send
+from serve_app.api.openapi import document, docs_page
+from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
+from serve_app.api.routes import Routes
+from serve_app.errors import MemstrataError
+from serve_app.memory.operator import Operator
+from serve_app.observe.metrics import Metrics
+
+_log = logging.getLogger(__name__)
+
+IN_FLIGHT_MAX = 512
+"""Requests that are worked on at once; beyond it the answer is 429 with Retry-After."""
+
+Handler = Callable[[Principal, Request], Awaitable[Response]]
+
+
+class Route(NamedTuple):
+    """A method and a pattern of segments; None stands for an id."""
+
+    method: str
+    pattern: tuple[str | None, ...]
+    template: str
+    handler: Handler
+
+
+def table(routes: Routes) -> list[Route]:
+    """Every route that needs a key."""
+    described: list[tuple[str, str, Handler]] = [
+        ("POST", "/v1/sessions/{session_id}/turns", routes.append_turns),
+        ("GET", "/v1/sessions/{session_id}/turns", routes.list_turns),
+        ("GET", "/v1/sessions", routes.list_sessions),
+        ("DELETE", "/v1/sessions/{session_id}", routes.delete_session),
+        ("GET", "/v1/turns/{turn_id}", routes.get_turn),
+        ("PATCH", "/v1/turns/{turn_id}", routes.edit_turn),
+        ("DELETE", "/v1/turns/{turn_id}", routes.delete_turn),
+        ("POST", "/v1/context", routes.context),
+        ("POST", "/v1/search", routes.search),
+        ("PUT", "/v1/users/{user_id}/facts/{key}", routes.put_fact),
+        ("GET", "/v1/users/{user_id}/facts/{key}", routes.get_fact),
+        ("DELETE", "/v1/users/{user_id}/facts/{key}", routes.delete_fact),
+        ("GET", "/v1/users/{user_id}/facts", routes.list_facts),
+        ("GET", "/v1/sessions/{session_id}/summary", routes.get_summary),
+        ("POST", "/v1/sessions/{session_id}/summary:refresh", routes.refresh_summary),
+        ("GET", "/v1/users/{user_id}/export", routes.export),
+        ("DELETE", "/v1/users/{user_id}", routes.erase_user),
+        ("GET", "/v1/erasures/{erasure_id}", routes.get_erasure),
+        ("POST", "/v1/embeddings", routes.embeddings),
+        ("GET", "/v1/admin/stats", routes.stats),
+        ("POST", "/v1/admin/maintenance", routes.maintain),
+        ("POST", "/v1/admin/keys", routes.create_key),
+        ("GET", "/v1/admin/keys", routes.list_keys),
+        ("DELETE", "/v1/admin/keys/{key_id}", routes.delete_key),
+    ]
+    return [Route(method, _pattern(template), template, handler) for method, template, handler in described]
+
+
+def _pattern(template: str) -> tuple[str | None, ...]:
+    return tuple(None if part.startswith("{") else part for part in template.split("/")[1:])
+
+
+class Api:
+    """Answers one request after the other; holds no state but counters."""
+
+    def __init__(self, routes: Routes, keys: KeyFile, operator: Operator, metrics: Metrics) -> None:
+        self._keys = keys
+        self._operator = operator
+        self._metrics = metrics
+        self._in_flight = 0
+        self._routes: dict[int, list[Route]] = {}
+        for route in table(routes):
+            self._routes.setdefault(len(route.pattern), []).append(route)
+        self._openapi = msgspec.json.encode(document())
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        request_id = uuid.uuid4().hex[:16].encode()
+        self._in_flight += 1
+        try:
+            template, response = await self._answer(scope, receive, request_id)
+        finally:
+            self._in_flight -= 1
+        await http.send_response(send, response, request_id)
+        self._metrics.answered(template, response.status, time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, request_id: bytes) -> tuple[str, Response]:
+        """The template of the route (for the metrics) and its answer."""
+        template = "unknown"
+        try:
+            segments = http.segments(scope)
+            opened = self._open_route(scope["method"], segments)
+            if opened is not None:
+                return "/" + "/".join(segments), opened
+            headers: dict[bytes, bytes] = dict(scope["headers"])
+            who = self._keys.principal(headers.get(b"authorization"))
+            route, path = self._find(scope["method"], segments)
+            template = f"{route.method} {route.template}"
+            self._admit()
+            body = await http.read_body(headers, receive)
+            request = Request(scope["method"], path, http.parameters(scope), headers, body)
+            return template, await route.handler(who, request)
+        except MemstrataError as error:
+            return template, self._problem(error.code, str(error), error.retry_after_s)
+        except Exception:
+            _log.exception("request %s failed: %s", request_id.decode(), template)
+            return template, self._problem("internal_error", f"request {request_id.decode()}; see the log", None)
+
+    def _problem(self, code: str, detail: str, retry_after_s: float | None) -> Response:
+        if STATUS_OF_CODE.get(code, 500) in (429, 503, 507):
+            self._metrics.refused(code)
+        known = code if code in STATUS_OF_CODE else "internal_error"
+        return http.problem_response(problem(known, detail), retry_after_s)
+
+    def _admit(self) -> None:
+        if self._in_flight > IN_FLIGHT_MAX:
+            raise _TooManyRequests("too many requests are in flight")
+
+    def _find(self, method: str, segments: list[str]) -> tuple[Route, list[str]]:
+        """The route and the values of its open segments."""
+        other_method = False
+        for route in self._routes.get(len(segments), ()):
+            if all(part is None or part == segment for part, segment in zip(route.pattern, segments, strict=True)):
+                if route.method == method:
+                    path = [segment for part, segment in zip(route.pattern, segments, strict=True) if part is None]
+                    return route, path
+                other_method = True
+        if other_method:
+            raise HttpError("method_not_allowed", "this route has no such method")
+        raise HttpError("not_found", "there is no such route")
+
+    def _open_route(self, method: str, segments: list[str]) -> Response | None:
+        """The routes that need no key; none shows data."""
+        if len(segments) != 1 or method not in ("GET", "HEAD"):
+            return None
+        match segments[0]:
+            case "healthz":
+                return http.json_response({"status": "alive"})
+            case "readyz":
+                troubles = self._operator.troubles()
+                return http.json_response({"status": "ready", "degraded": troubles})
+            case "metrics":
+                return Response(200, self._metrics.text(), self._metrics.content_type)
+            case "openapi.json":
+                return Response(200, self._openapi)
+            case "docs":
+                return Response(200, docs_page(), HTML)
+            case _:
+                return None
+
+
+class _TooManyRequests(MemstrataError):
+    code = "overloaded"
+    retry_after_s = 1.0

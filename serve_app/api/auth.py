@@ -1,0 +1,138 @@
+"""API keys: made, hashed at rest, revoked, and turned into a principal. Who may do what is decided here only.
+
+A key is `ms_<key_id>_<secret>` with 256 random bits; the file holds its SHA-256, which is enough
+for a secret that nobody chose. The file is read again whenever it changes, so that a key made or
+revoked by the command line counts at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from serve_app.errors import Forbidden, NotFound, StoreUnavailable, Unauthorized
+
+KeyRole = Literal["app", "admin", "operator"]
+
+KEYS_FILE = "keys.json"
+FIRST_KEY_FILE = "admin.key"
+DEFAULT_TENANT = "default"
+
+
+class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is stored of a key."""
+
+    key_id: str
+    sha256: str
+    tenant: str
+    role: KeyRole
+    user: str | None = None
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who is asking."""
+
+    key_id: str
+    tenant: str
+    role: KeyRole
+    user: str | None
+
+    def require_user(self, user: str) -> None:
+        if self.user is not None and self.user != user:
+            raise Forbidden("this key is bound to another user")
+
+    def require_admin(self) -> None:
+        if self.role == "app" or self.user is not None:
+            raise Forbidden("this route needs a key of role admin")
+
+
+class KeyFile:
+    """The keys of one store. Safe for many threads; writers in several processes exclude each other by rename."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / KEYS_FILE
+        self._first = folder / FIRST_KEY_FILE
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int, int] | None = None
+        self._records: dict[str, KeyRecord] = {}
+
+    def ensure_first(self) -> str | None:
+        """On a store without keys: make one operator key, keep it in `admin.key` (mode 0600), and give it."""
+        if self._read():
+            return None
+        _, key = self.create(tenant=DEFAULT_TENANT, role="operator")
+        _write_private(self._first, key + "\n")
+        return key
+
+    def create(self, *, tenant: str, role: KeyRole, user: str | None = None) -> tuple[str, str]:
+        """(key_id, key). The key itself is shown here and never again."""
+        key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        key = f"ms_{key_id}_{secret}"
+        record = KeyRecord(key_id, _digest(key), tenant, role, user)
+        with self._lock:
+            self._write([*self._read().values(), record])
+        return key_id, key
+
+    def revoke(self, key_id: str, tenant: str | None) -> None:
+        """Raises NotFound, also where the key is of another tenant (None: any tenant)."""
+        with self._lock:
+            records = self._read()
+            found = next((one for one in records.values() if one.key_id == key_id), None)
+            if found is None or tenant not in (None, found.tenant):
+                raise NotFound("no such key")
+            self._write([one for one in records.values() if one.key_id != key_id])
+
+    def list(self, tenant: str | None) -> list[KeyRecord]:
+        with self._lock:
+            return [one for one in self._read().values() if tenant in (None, one.tenant)]
+
+    def principal(self, authorization: bytes | None) -> Principal:
+        """Who sent this `Authorization` header. Raises Unauthorized."""
+        scheme, _, key = (authorization or b"").partition(b" ")
+        if scheme.lower() != b"bearer" or not key:
+            raise Unauthorized("send the header Authorization: Bearer <key>")
+        with self._lock:
+            record = self._read().get(hashlib.sha256(key.strip()).hexdigest())
+        if record is None:
+            raise Unauthorized("this key is not known")
+        return Principal(record.key_id, record.tenant, record.role, record.user)
+
+    def _read(self) -> dict[str, KeyRecord]:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return {}
+        stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if stamp != self._stamp:
+            records = msgspec.json.decode(self._path.read_bytes(), type=list[KeyRecord])
+            self._records = {record.sha256: record for record in records}
+            self._stamp = stamp
+        return self._records
+
+    def _write(self, records: list[KeyRecord]) -> None:
+        try:
+            _write_private(self._path, msgspec.json.format(msgspec.json.encode(records)).decode())
+        except OSError as error:
+            raise StoreUnavailable(f"the key file cannot be written: {error.strerror}") from error
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Replace a file as a whole, readable by its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

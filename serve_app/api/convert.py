@@ -1,0 +1,168 @@
+"""Between the API's words and the core's: turns in and out, facts, summaries, receipts. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FiltersIn, TurnIn
+from serve_app.api.times import format_time, parse_time
+from serve_app.core import Fact, Receipt, Summary, ToolCall, Turn
+from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
+from serve_app.retrieve.filters import Filters
+from serve_app.write.operations import NewTurn
+
+
+def new_turn(turn: TurnIn, place: str) -> NewTurn:
+    """Raises InvalidRequest that names `place`, NotSupported for fields of features that are not built yet."""
+    if turn.field_ttl:
+        raise NotSupported(f"{place}.field_ttl: times to live of single fields are not supported yet")
+    data = None if turn.data is UNSET else msgspec.json.encode(turn.data)
+    content = turn.content or ""
+    if data is not None and content and _is_the_same_json(content, turn.data):
+        content = ""  # it is rendered from the data
+    if not content and data is None:
+        raise InvalidRequest(f"{place}.content: a turn needs a content or data")
+    if len(content.encode()) + len(data or b"") > CONTENT_BYTES_MAX:
+        raise InvalidRequest(f"{place}: a turn has at most {CONTENT_BYTES_MAX} bytes")
+    created_at, offset = (None, 0) if turn.created_at is None else parse_time(turn.created_at, f"{place}.created_at")
+    _require_packable(turn.metadata, f"{place}.metadata")
+    calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in turn.tool_calls or ())
+    _require_packable([call.arguments for call in calls], f"{place}.tool_calls")
+    return NewTurn(
+        role=turn.role,
+        content=content,
+        id=turn.id,
+        created_at=created_at,
+        offset_minutes=offset,
+        speaker=turn.speaker,
+        tool_calls=calls,
+        tool_call_id=turn.tool_call_id,
+        tool_name=turn.tool_name,
+        data=data,
+        metadata=turn.metadata,
+        ttl_seconds=turn.ttl_seconds,
+    )
+
+
+def _is_the_same_json(content: str, data: Any) -> bool:
+    try:
+        return bool(msgspec.json.decode(content) == data)
+    except msgspec.DecodeError:
+        return False
+
+
+def _require_packable(value: Any, place: str) -> None:
+    """Numbers of any size are exact in `data`; elsewhere they end at 64 bits."""
+    try:
+        msgspec.msgpack.encode(value)
+    except OverflowError as error:
+        raise InvalidRequest(f"{place}: integers beyond 64 bits are kept in `data` only") from error
+
+
+def passing_turn(turn: TurnIn, place: str, index: int, now: int) -> Turn:
+    """A turn of an inline history: never stored, but otherwise like one."""
+    new = new_turn(turn, place)
+    created_at = now if new.created_at is None else new.created_at
+    return Turn(
+        id=new.id or f"history-{index}",
+        session="",
+        role=new.role,
+        content=new.content,
+        seq=index + 1,
+        rev=index + 1,
+        arrived_at=created_at,
+        created_at=created_at,
+        offset_minutes=new.offset_minutes,
+        speaker=new.speaker,
+        tool_calls=new.tool_calls,
+        tool_call_id=new.tool_call_id,
+        tool_name=new.tool_name,
+        data=new.data,
+        metadata=new.metadata,
+    )
+
+
+def shown_turn(turn: Turn) -> dict[str, Any]:
+    """A stored turn as the API gives it."""
+    shown: dict[str, Any] = {
+        "id": turn.id,
+        "session_id": turn.session,
+        "seq": turn.seq,
+        "role": turn.role,
+        "content": turn.text,
+        "speaker": turn.speaker,
+        "created_at": format_time(turn.created_at, turn.offset_minutes),
+        "arrived_at": format_time(turn.arrived_at),
+    }
+    if turn.tool_calls:
+        shown["tool_calls"] = turn.tool_calls
+    for name in ("tool_call_id", "tool_name", "metadata"):
+        if getattr(turn, name) is not None:
+            shown[name] = getattr(turn, name)
+    if turn.data is not None:
+        shown["data"] = msgspec.Raw(turn.data)
+    if turn.expires_at is not None:
+        shown["expires_at"] = format_time(turn.expires_at)
+    return shown
+
+
+def shown_fact(fact: Fact) -> dict[str, Any]:
+    return {
+        "key": fact.key,
+        "value": fact.value,
+        "entity_class": fact.entity_class,
+        "written_at": format_time(fact.written_at),
+        "expires_at": None if fact.expires_at is None else format_time(fact.expires_at),
+    }
+
+
+def shown_summary(summary: Summary) -> dict[str, Any]:
+    return {
+        "text": summary.text,
+        "first_seq": summary.first_seq,
+        "last_seq": summary.last_seq,
+        "tokens": summary.tokens,
+        "version": summary.version,
+        "input_hash": summary.input_hash,
+        "created_at": format_time(summary.created_at),
+        "expires_at": format_time(summary.expires_at),
+    }
+
+
+def filters(given: FiltersIn | None, session: str | None) -> Filters:
+    """Raises InvalidRequest for times without offset, NotSupported for filters that are not built yet."""
+    if given is None:
+        return Filters(session=session)
+    if given.data:
+        raise NotSupported("filters.data: filters by values inside data are not supported yet")
+    if given.entities:
+        raise NotSupported("filters.entities: entities are not supported yet")
+    return Filters(
+        session=session,
+        roles=frozenset(given.roles or ()),
+        kinds=frozenset(given.kinds or ("turn",)),
+        start=None if given.from_ is None else parse_time(given.from_, "filters.from")[0],
+        end=None if given.to is None else parse_time(given.to, "filters.to")[0],
+        tool_name=given.tool_name,
+        metadata=given.metadata or {},
+    )
+
+
+def receipt(text: str) -> Receipt:
+    """Raises InvalidReceipt where the text is no receipt."""
+    shard, _, seq = text.partition(":")
+    if not (shard.isascii() and shard.isdigit() and seq.isascii() and seq.isdigit() and len(text) <= 40):
+        raise InvalidReceipt("this is no receipt")
+    return Receipt(int(shard), int(seq))
+
+
+def require_edit(edit: EditTurnIn) -> None:
+    """An edit changes something, and leaves no turn empty."""
+    if edit.content is None and edit.metadata is None:
+        raise InvalidRequest("an edit has a content or metadata")
+    if edit.content == "" or len((edit.content or "").encode()) > CONTENT_BYTES_MAX:
+        raise InvalidRequest(f"content: from 1 to {CONTENT_BYTES_MAX} bytes")
+    _require_packable(edit.metadata, "metadata")

@@ -1,0 +1,133 @@
+"""`/openapi.json` and the page at `/docs`, made from the schemas and the table of codes; no second source of truth."""
+
+from __future__ import annotations
+
+import html
+import re
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from serve_app.api import schemas
+from serve_app.api.problems import STATUS_OF_CODE, TITLES, Problem
+
+Operation = tuple[str, str, str, type | None, tuple[str, ...], int]
+
+OPERATIONS: tuple[Operation, ...] = (
+    # method, path, what it does, body, query parameters, status of success
+    ("post", "/v1/sessions/{session_id}/turns", "Append turns", schemas.AppendTurnsIn, (), 201),
+    ("get", "/v1/sessions/{session_id}/turns", "List turns, oldest first", None, ("user_id", "limit?", "after_seq?"), 200),
+    ("get", "/v1/sessions", "List a user's sessions", None, ("user_id",), 200),
+    ("delete", "/v1/sessions/{session_id}", "Delete a session", None, ("user_id",), 200),
+    ("get", "/v1/turns/{turn_id}", "Read one turn", None, ("user_id", "session_id"), 200),
+    ("patch", "/v1/turns/{turn_id}", "Change a turn", schemas.EditTurnIn, ("user_id", "session_id"), 200),
+    ("delete", "/v1/turns/{turn_id}", "Delete a turn", None, ("user_id", "session_id"), 200),
+    ("post", "/v1/context", "Build a context under a token budget", schemas.ContextIn, (), 200),
+    ("post", "/v1/search", "Search a user's turns", schemas.SearchIn, (), 200),
+    ("put", "/v1/users/{user_id}/facts/{key}", "Set a fact", schemas.FactIn, (), 200),
+    ("get", "/v1/users/{user_id}/facts/{key}", "Read a fact", None, (), 200),
+    ("delete", "/v1/users/{user_id}/facts/{key}", "Delete a fact", None, (), 200),
+    ("get", "/v1/users/{user_id}/facts", "List facts", None, (), 200),
+    ("get", "/v1/sessions/{session_id}/summary", "Read the summary of a session", None, ("user_id",), 200),
+    ("post", "/v1/sessions/{session_id}/summary:refresh", "Make the summary anew", None, ("user_id",), 200),
+    ("get", "/v1/users/{user_id}/export", "Everything held about a user, as NDJSON", None, (), 200),
+    ("delete", "/v1/users/{user_id}", "Erase a user", None, (), 202),
+    ("get", "/v1/erasures/{erasure_id}", "The progress of an erasure", None, (), 200),
+    ("post", "/v1/embeddings", "Embed texts (OpenAI's shape)", schemas.EmbeddingsIn, (), 200),
+    ("get", "/v1/admin/stats", "State of the shards (role admin)", None, (), 200),
+    ("post", "/v1/admin/maintenance", "Fold or compact now (role admin)", schemas.MaintenanceIn, (), 200),
+    ("post", "/v1/admin/keys", "Make a key (role admin)", schemas.KeyIn, (), 201),
+    ("get", "/v1/admin/keys", "List keys (role admin)", None, (), 200),
+    ("delete", "/v1/admin/keys/{key_id}", "Revoke a key (role admin)", None, (), 200),
+    ("get", "/healthz", "Alive", None, (), 200),
+    ("get", "/readyz", "Ready, and what is degraded", None, (), 200),
+    ("get", "/metrics", "Prometheus metrics", None, (), 200),
+)
+
+OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+
+LIMITS = {
+    "turns_a_call": schemas.TURNS_A_CALL_MAX,
+    "turn_bytes": schemas.CONTENT_BYTES_MAX,
+    "body_bytes": schemas.BODY_BYTES_MAX,
+    "k": schemas.RESULTS_MAX,
+    "budget_tokens": schemas.BUDGET_TOKENS_MAX,
+    "deadline_ms": schemas.DEADLINE_MS_MAX,
+    "id_characters": schemas.ID_CHARACTERS_MAX,
+    "page_turns": schemas.PAGE_TURNS_MAX,
+}
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI 3.1 description of this service."""
+    bodies = [body for _, _, _, body, _, _ in OPERATIONS if body is not None]
+    _, components = msgspec.json.schema_components([*bodies, Problem], ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for method, path, title, body, query, status in OPERATIONS:
+        paths.setdefault(path, {})[method] = _operation(method, path, title, body, query, status)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Memstrata", "version": metadata.version("memstrata"), "x-limits": LIMITS},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "x-error-codes": {code: {"status": STATUS_OF_CODE[code], "title": TITLES[code]} for code in STATUS_OF_CODE},
+    }
+
+
+def _operation(
+    method: str, path: str, title: str, body: type | None, query: tuple[str, ...], status: int
+) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": re.sub(r"\W+", "_", f"{method}{path}").strip("_"),
+        "summary": title,
+        "parameters": [_parameter(name, "path") for name in re.findall(r"{(\w+)}", path)]
+        + [_parameter(name, "query") for name in query],
+        "responses": {str(status): {"description": "Done"}, "default": _problem_response()},
+    }
+    if body is not None:
+        schema = {"$ref": f"#/components/schemas/{body.__name__}"}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if path not in OPEN_PATHS:
+        described["security"] = [{"key": []}]
+    return described
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    kind = "integer" if name.rstrip("?") in ("limit", "after_seq") else "string"
+    return {
+        "name": name.rstrip("?"),
+        "in": place,
+        "required": not name.endswith("?"),
+        "schema": {"type": kind},
+    }
+
+
+def _problem_response() -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {"description": "A problem (RFC 9457)", "content": {"application/problem+json": {"schema": schema}}}
+
+
+def docs_page() -> bytes:
+    """A page for people: every route, every error code. Static, without scripts."""
+    routes = "".join(
+        f"<tr><td><code>{method.upper()}</code></td><td><code>{html.escape(path)}</code></td>"
+        f"<td>{html.escape(title)}</td></tr>"
+        for method, path, title, _, _, _ in OPERATIONS
+    )
+    codes = "".join(
+        f"<tr><td>{status}</td><td><code>{code}</code></td><td>{html.escape(TITLES[code])}</td></tr>"
+        for code, status in STATUS_OF_CODE.items()
+    )
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        "<title>Memstrata API</title><style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:60rem;padding:0 1rem}"
+        "table{border-collapse:collapse;width:100%}td{border-top:1px solid #8884;padding:.3rem .6rem;vertical-align:top}"
+        ":root{color-scheme:light dark}</style><h1>Memstrata API</h1>"
+        "<p>Send <code>Authorization: Bearer &lt;key&gt;</code>. The machine-readable description is "
+        f"<a href='/openapi.json'>/openapi.json</a>.</p><h2>Routes</h2><table>{routes}</table>"
+        f"<h2>Errors</h2><table>{codes}</table></html>"
+    ).encode()

@@ -1,0 +1,81 @@
+"""The only map from errors to HTTP: each stable code, its status, and the RFC 9457 body."""
+
+from __future__ import annotations
+
+import msgspec
+
+from serve_app.errors import MemstrataError
+
+STATUS_OF_CODE = {
+    "invalid_json": 400,
+    "unauthorized": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "body_too_large": 413,
+    "invalid_request": 422,
+    "invalid_receipt": 422,
+    "query_exceeds_budget": 422,
+    "system_exceeds_budget": 422,
+    "not_supported": 422,
+    "overloaded": 429,
+    "internal_error": 500,
+    "store_unavailable": 503,
+    "writer_fenced": 503,
+    "log_damaged": 503,
+    "receipt_not_reached": 503,
+    "not_ready": 503,
+    "encoder_unavailable": 503,
+    "storage_full": 507,
+}
+"""Every code that this service answers with. Documented in docs/errors.md and in /openapi.json."""
+
+TITLES = {
+    "invalid_json": "The body is no JSON object",
+    "unauthorized": "A valid API key is needed",
+    "forbidden": "This key may not do that",
+    "not_found": "There is no such thing",
+    "method_not_allowed": "This route has no such method",
+    "body_too_large": "The body is too large",
+    "invalid_request": "The request is not valid",
+    "invalid_receipt": "The receipt was not given out for this user",
+    "query_exceeds_budget": "The query does not fit the token budget",
+    "system_exceeds_budget": "The system text does not fit the token budget",
+    "not_supported": "This version does not support that field",
+    "overloaded": "Too much at once",
+    "internal_error": "The service failed",
+    "store_unavailable": "The store does not answer",
+    "writer_fenced": "Another writer owns this shard",
+    "log_damaged": "The log of this shard is damaged; it takes no writes",
+    "receipt_not_reached": "The write named by the receipt is not visible yet",
+    "not_ready": "The service is starting",
+    "encoder_unavailable": "The encoder cannot be loaded",
+    "storage_full": "The store is full",
+}
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The body of every error answer."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+DETAIL_CHARACTERS_MAX = 500
+
+
+def problem(code: str, detail: str) -> Problem:
+    """What came in is never echoed at length."""
+    status = STATUS_OF_CODE[code]
+    return Problem(f"urn:memstrata:error:{code}", TITLES[code], status, code, detail[:DETAIL_CHARACTERS_MAX])
+
+
+class HttpError(MemstrataError):
+    """An error that only HTTP knows: broken JSON, an unknown route, a body over its bound."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code

@@ -1,0 +1,145 @@
+"""Bodies and parameters of the HTTP API: shapes, limits, and nothing else. `/openapi.json` is made from these.
+
+Unknown fields are refused everywhere. Limits are named here, beside the fields that they bound.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+ID_CHARACTERS_MAX = 256
+TURNS_A_CALL_MAX = 1_000
+CONTENT_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 8 << 20
+RESULTS_MAX = 1_000
+BUDGET_TOKENS_MAX = 2_000_000
+DEADLINE_MS_MAX = 60_000
+PAGE_TURNS_MAX = 1_000
+TTL_SECONDS_MAX = 10 * 366 * 24 * 3600
+EMBEDDING_INPUTS_MAX = 2_048
+FILTER_VALUES_MAX = 100
+
+Id = Annotated[
+    str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z", description="1-256 characters, no control characters")
+]
+Time = Annotated[str, Meta(max_length=64, description="RFC 3339 with offset")]
+Ttl = Annotated[int, Meta(ge=1, le=TTL_SECONDS_MAX)]
+Deadline = Annotated[int, Meta(ge=1, le=DEADLINE_MS_MAX)]
+Name = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
+Role = Literal["user", "assistant", "system", "tool"]
+ReceiptText = Annotated[str, Meta(max_length=64, description="a receipt as a write answered it")]
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of everything that comes in."""
+
+
+class ToolCallIn(Body):
+    id: Id
+    name: Name
+    arguments: Any = None
+
+
+class TurnIn(Body):
+    role: Role
+    content: str | None = None
+    id: Id | None = None
+    speaker: Name | None = None
+    created_at: Time | None = None
+    tool_calls: Annotated[list[ToolCallIn], Meta(max_length=128)] | None = None
+    tool_call_id: Id | None = None
+    tool_name: Name | None = None
+    data: Any | UnsetType = UNSET
+    ttl_seconds: Ttl | None = None
+    field_ttl: dict[str, Ttl] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class AppendTurnsIn(Body):
+    user_id: Id
+    turns: Annotated[list[TurnIn], Meta(min_length=1, max_length=TURNS_A_CALL_MAX)]
+    wait: Literal["durable", "indexed"] = "durable"
+    deadline_ms: Deadline | None = None
+
+
+class EditTurnIn(Body):
+    content: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FactIn(Body):
+    value: Annotated[str, Meta(min_length=1, max_length=16_384)]
+    ttl_seconds: Ttl | None = None
+    entity_class: Name | None = None
+
+
+class FiltersIn(Body, rename={"from_": "from"}):
+    roles: Annotated[list[Role], Meta(min_length=1, max_length=4)] | None = None
+    kinds: Annotated[list[Literal["turn", "fact", "summary"]], Meta(min_length=1, max_length=3)] | None = None
+    from_: Time | None = None
+    to: Time | None = None
+    tool_name: Name | None = None
+    metadata: dict[str, Any] | None = None
+    entities: list[str] | None = None
+    data: Annotated[list[dict[str, Any]], Meta(max_length=FILTER_VALUES_MAX)] | None = None
+
+
+class SearchIn(Body):
+    user_id: Id
+    query: str = ""
+    k: Annotated[int, Meta(ge=1, le=RESULTS_MAX)] = 10
+    session_id: Id | None = None
+    mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
+    rerank: bool = True
+    filters: FiltersIn | None = None
+    history: Annotated[list[TurnIn], Meta(max_length=TURNS_A_CALL_MAX)] | None = None
+    tiers: Annotated[list[Literal["hot", "warm", "cold"]], Meta(min_length=1, max_length=3)] | None = None
+    now: Time | None = None
+    tz: Name | None = None
+    min_receipt: ReceiptText | None = None
+    deadline_ms: Deadline | None = None
+    explain: bool = False
+
+
+class ContextIn(Body):
+    user_id: Id
+    query: Annotated[str, Meta(min_length=1)]
+    budget_tokens: Annotated[int, Meta(ge=0, le=BUDGET_TOKENS_MAX)]
+    session_id: Id | None = None
+    history: Annotated[list[TurnIn], Meta(max_length=TURNS_A_CALL_MAX)] | None = None
+    system: str | None = None
+    facts: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=1_000)] | None = None
+    layout: Name | None = None
+    scope: Literal["user", "session"] = "user"
+    format: Literal["openai", "anthropic", "text"] = "openai"
+    tokenizer: Name | None = None
+    now: Time | None = None
+    as_of: str | int | None = None
+    min_receipt: ReceiptText | None = None
+    deadline_ms: Deadline | None = None
+    explain: bool = False
+
+
+class EmbeddingsIn(Body):
+    input: (
+        Annotated[str, Meta(min_length=1)]
+        | Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(min_length=1, max_length=EMBEDDING_INPUTS_MAX)]
+    )
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+
+class KeyIn(Body):
+    role: Literal["app", "admin", "operator"]
+    tenant: Id | None = None
+    user_id: Id | None = None
+
+
+class MaintenanceIn(Body):
+    action: Literal["fold", "compact", "expire", "demote"]
+    shard: Annotated[int, Meta(ge=0)] | None = None

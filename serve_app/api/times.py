@@ -1,0 +1,41 @@
+"""RFC 3339 times: text to microseconds since the epoch and the sender's offset, and back."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+from serve_app.errors import InvalidRequest
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.IGNORECASE)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def parse_time(text: str, field: str) -> tuple[int, int]:
+    """(microseconds since the epoch, offset in minutes). Raises InvalidRequest, naming `field`."""
+    if not _RFC3339.fullmatch(text):
+        raise InvalidRequest(f"{field}: a time reads like 2024-05-06T07:08:09+02:00, with its offset")
+    try:
+        moment = datetime.fromisoformat(_six_digits(text.upper()))
+        instant = (moment - _EPOCH) // _MICROSECOND
+        format_time(instant)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest(f"{field}: no such time: {error}") from error
+    offset = moment.utcoffset() or timedelta()
+    return instant, offset // timedelta(minutes=1)
+
+
+def _six_digits(text: str) -> str:
+    """Digits beyond microseconds are cut."""
+    return re.sub(r"(\.\d{6})\d+", r"\1", text)
+
+
+def format_time(instant: int, offset_minutes: int = 0) -> str:
+    """The instant as text, in the given offset where that has such a date, else in UTC."""
+    moment = _EPOCH + timedelta(microseconds=instant)
+    try:
+        local = moment.astimezone(timezone(timedelta(minutes=offset_minutes)))
+    except OverflowError:
+        local = moment
+    return local.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,109 @@
+"""A small HTTP client: one key, bounded retries, problems as errors."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from serve_app.errors import MemstrataError
+
+TRIES = 6
+RETRY_AFTER_S = 1.0
+RETRY_AFTER_S_MAX = 30.0
+RETRIED = (429, 500, 503)
+"""500 is what a load balancer says while a replica is replaced; writes carry turn ids, so that a repeat is safe."""
+
+REQUEST_S = 60.0
+READY_POLL_S = 0.25
+
+Json = dict[str, Any]
+
+
+class Unreachable(MemstrataError):
+    code = "unreachable"
+
+
+class Refused(MemstrataError):
+    """The service answered with a problem; `code` is the problem's."""
+
+    def __init__(self, status: int, problem: Json) -> None:
+        self.status = status
+        self.code = str(problem.get("code", "unknown"))
+        super().__init__(f"{status} {self.code}: {problem.get('detail') or problem.get('title') or 'no detail'}")
+
+
+class Client:
+    """A context manager. Every call gives the answer's JSON or raises Refused or Unreachable."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=REQUEST_S, trust_env=False)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def wait_ready(self, seconds: float) -> None:
+        """Return once /readyz answers 200. Raises Unreachable after `seconds`."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if self._http.get("/readyz").status_code == httpx.codes.OK:
+                    return
+            except httpx.TransportError:
+                pass  # not there yet
+            time.sleep(READY_POLL_S)
+        raise Unreachable(f"{self.url}/readyz did not answer 200 within {seconds:.0f} s")
+
+    def append(self, user: str, session: str, turns: list[Json], wait: str = "durable") -> Json:
+        body = {"user_id": user, "turns": turns, "wait": wait}
+        return self._send(f"/v1/sessions/{quote(session, safe='')}/turns", body)
+
+    def context(self, body: Json) -> Json:
+        return self._send("/v1/context", body)
+
+    def search(self, body: Json) -> Json:
+        return self._send("/v1/search", body)
+
+    def _send(self, path: str, body: Json) -> Json:
+        for left in reversed(range(TRIES)):
+            answer = self._post(path, body, last=left == 0)
+            if answer is not None and (answer.status_code not in RETRIED or left == 0):
+                return _read(answer)
+            time.sleep(_retry_after(answer))
+        raise AssertionError("unreachable: the last try gives or raises")
+
+    def _post(self, path: str, body: Json, *, last: bool) -> httpx.Response | None:
+        try:
+            return self._http.post(path, json=body)
+        except httpx.TransportError as error:
+            if last:
+                raise Unreachable(f"{self.url} cannot be reached: {error}") from error
+            return None
+
+
+def _read(answer: httpx.Response) -> Json:
+    try:
+        value = answer.json()
+    except ValueError as error:
+        raise Refused(answer.status_code, {"detail": "the answer is not JSON"}) from error
+    if not isinstance(value, dict):
+        raise Refused(answer.status_code, {"detail": "the answer is not a JSON object"})
+    if answer.is_success:
+        return value
+    raise Refused(answer.status_code, value)
+
+
+def _retry_after(answer: httpx.Response | None) -> float:
+    try:
+        asked = float(answer.headers["Retry-After"]) if answer is not None else RETRY_AFTER_S
+    except (KeyError, ValueError):
+        asked = RETRY_AFTER_S
+    return min(max(asked, 0.0), RETRY_AFTER_S_MAX)

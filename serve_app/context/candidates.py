@@ -1,0 +1,128 @@
+"""What may be shown at all, before any budget: nothing expired, nothing that the level leaves out, each turn once.
+
+Pure. What is refused here is listed with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Literal
+
+import msgspec
+
+from serve_app.context.draft import fact_record, note_record, turn_record
+from serve_app.context.exchanges import Exchange, TurnKey, key_of, partition
+from serve_app.context.inputs import LEVEL_ZONES, ContextInputs
+from serve_app.context.layout import Zone
+from serve_app.context.quote import Record, mark_of
+from serve_app.core import Summary, Turn
+
+Reason = Literal["budget", "too_large", "expired", "level", "beyond_window"]
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Something that was given and is not shown: the zone it would have stood in, its id, and why."""
+
+    zone: Zone
+    id: str
+    reason: Reason
+
+
+class FactLine(msgspec.Struct, frozen=True):
+    """A fact as it is quoted; `stored`, or sent along by the caller."""
+
+    id: str
+    stored: bool
+    record: Record
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Lines of one block, preferred ones first, and the mark that none of them contains."""
+
+    lines: tuple[FactLine, ...]
+    mark: str
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What retrieval found, as exchanges, best first: their records, and the mark that none of these contains."""
+
+    exchanges: tuple[Exchange, ...]
+    records: dict[TurnKey, Record]
+    mark: str
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """`recent` is newest first, by the last turn of each exchange."""
+
+    facts: Facts
+    summary: Summary | None
+    recent: tuple[Exchange, ...]
+    found: Found
+    dropped: tuple[Dropped, ...]
+
+
+def gather(inputs: ContextInputs) -> Candidates:
+    """Sift the inputs. Where a turn is given twice, the one among `turns` counts."""
+    zones = LEVEL_ZONES[inputs.degradation.level]
+    dropped: list[Dropped] = []
+    facts = _live_facts(inputs, dropped)
+    summary = _live_summary(inputs, zones, dropped)
+    turns = _live_turns("recent", inputs.turns, inputs.now, zones, dropped)
+    hits = _live_turns("retrieved", (hit.turn for hit in inputs.hits), inputs.now, zones, dropped)
+    partners = {key_of(turn): turn for turn in inputs.partners if not turn.expired(inputs.now)}
+    exchanges = partition(sorted({**partners, **hits, **turns}.values(), key=attrgetter("seq")))
+    recent = [exchange for exchange in exchanges if any(key_of(turn) in turns for turn in exchange)]
+    recent.sort(key=lambda exchange: exchange[-1].seq, reverse=True)
+    return Candidates(facts, summary, tuple(recent), _found(hits, exchanges, inputs.session), tuple(dropped))
+
+
+def _live_facts(inputs: ContextInputs, dropped: list[Dropped]) -> Facts:
+    """What the caller sends along is preferred to what is stored."""
+    lines = [FactLine(f"facts[{place}]", False, note_record(note)) for place, note in enumerate(inputs.notes)]
+    for fact in sorted(inputs.facts, key=attrgetter("key")):
+        if fact.expired(inputs.now):
+            dropped.append(Dropped("facts", fact.key, "expired"))
+        else:
+            lines.append(FactLine(fact.key, True, fact_record(fact)))
+    return Facts(tuple(lines), mark_of(line.record for line in lines))
+
+
+def _live_summary(inputs: ContextInputs, zones: frozenset[Zone], dropped: list[Dropped]) -> Summary | None:
+    summary = inputs.summary
+    if summary is None:
+        return None
+    if "summary" not in zones:
+        dropped.append(Dropped("summary", summary_id(summary), "level"))
+        return None
+    if summary.expires_at <= inputs.now:
+        dropped.append(Dropped("summary", summary_id(summary), "expired"))
+        return None
+    return summary
+
+
+def summary_id(summary: Summary) -> str:
+    """Summaries have no id of their own; the span that they cover names them."""
+    return f"summary {summary.first_seq}..{summary.last_seq}"
+
+
+def _live_turns(
+    zone: Zone, turns: Iterable[Turn], now: int, zones: frozenset[Zone], dropped: list[Dropped]
+) -> dict[TurnKey, Turn]:
+    live: dict[TurnKey, Turn] = {}
+    for turn in turns:
+        if turn.expired(now):
+            dropped.append(Dropped(zone, turn.id, "expired"))
+        elif zone not in zones:
+            dropped.append(Dropped(zone, turn.id, "level"))
+        else:
+            live.setdefault((turn.session, turn.id), turn)
+    return live
+
+
+def _found(hits: Iterable[TurnKey], exchanges: Iterable[Exchange], session: str) -> Found:
+    """An exchange stands where the best of its turns stood."""
+    exchange_of = {key_of(turn): exchange for exchange in exchanges for turn in exchange}
+    best_first = tuple({key_of(exchange_of[key][0]): exchange_of[key] for key in hits}.values())
+    records = {key_of(turn): turn_record(turn, session) for exchange in best_first for turn in exchange}
+    return Found(best_first, records, mark_of(records.values()))

@@ -1,0 +1,57 @@
+"""What a context is built from, and nothing else: the state of a session at one moment, and the request.
+
+The caller reads the clock, the stores and the models; from these values on everything is pure.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from serve_app.context.layout import ZONES, Zone
+from serve_app.core import Degradation, Fact, Level, Summary, Tier, Turn
+
+Format = Literal["openai", "anthropic", "text"]
+
+LEVEL_ZONES: dict[Level, frozenset[Zone]] = {
+    "full": frozenset(ZONES),
+    "summary_only": frozenset(ZONES) - {"retrieved"},
+    "recent_only": frozenset(ZONES) - {"retrieved", "summary"},
+    "system_only": frozenset({"system", "facts", "query"}),
+}
+"""The zones that each level of degradation still fills."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A turn that retrieval found, with its score (higher is better) and the tier that it came from."""
+
+    turn: Turn
+    score: float
+    tier: Tier
+
+
+class ContextInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """State and request of one context.
+
+    `turns` are the session's, oldest first, perhaps only the newest of them; `seq` puts turns in order.
+    `hits` are best first, from any session of the user, and may be among `turns` too. `partners` are
+    turns that belong to a tool call or result in `turns` or `hits` and are in neither: a call whose
+    result is not given counts as unanswered. `notes` are facts that the caller sends along. `now` is
+    in microseconds; `versions` name what else decides the output (embedder, compressor, code).
+    """
+
+    session: str
+    query: str
+    budget_tokens: int
+    now: int
+    system: str | None = None
+    facts: tuple[Fact, ...] = ()
+    notes: tuple[str, ...] = ()
+    summary: Summary | None = None
+    turns: tuple[Turn, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    partners: tuple[Turn, ...] = ()
+    format: Format = "openai"
+    versions: tuple[str, ...] = ()
+    degradation: Degradation = Degradation()

@@ -1,0 +1,52 @@
+"""The Ray engine: serves one application on Ray Serve until a signal ends it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from serve_app.asgi import Compose
+from serve_app.deployments.environment import Proxy
+from serve_app.deployments.lifeline import run_apart
+from serve_app.deployments.session import RaySession, StartFailed
+
+
+def serve(compose: Compose, host: str, port: int, on_start: Callable[[], None], *, proxy: Proxy | None = None) -> int:
+    """Serve on `host:port` until SIGINT or SIGTERM; gives the exit status.
+
+    All of Ray lives in a child process; `on_start` is called there, before Ray starts. `compose` must be picklable.
+    `proxy` None takes the fastest that is installed.
+    """
+    return run_apart(partial(_serve_here, compose, host, port, on_start, proxy))
+
+
+def _serve_here(compose: Compose, host: str, port: int, on_start: Callable[[], None], proxy: Proxy | None) -> int:
+    _on_signal(_unwind)
+    try:
+        with RaySession(proxy) as session:
+            on_start()
+            session.start(host, port)
+            _on_signal(_unwind)  # again: Ray has put its own in the place
+            session.run(compose)
+            ended = threading.Event()
+            _on_signal(lambda *_: ended.set())
+            ended.wait()
+    except StartFailed as failure:
+        print(f"memstrata: {failure}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, SystemExit):  # the second is what Ray's own handler raises
+        pass
+    return 0
+
+
+def _on_signal(act: Callable[[int, object], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, act)
+
+
+def _unwind(*_: object) -> None:
+    """A signal during the start: leave through the session, so that it is closed."""
+    raise KeyboardInterrupt

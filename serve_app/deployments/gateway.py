@@ -1,0 +1,43 @@
+"""The ingress deployment: the service as a raw ASGI application on the replica's own event loop.
+
+Serve starts an ASGI application by the lifespan protocol before a replica counts as ready, and ends it by the same:
+the service is composed, recovered and stopped there, and nowhere else in a replica.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serve_app.asgi import AsgiService, Compose, Receive, Scope, Send
+from serve_app.deployments.console import write_to_console
+from serve_app.deployments.lifeline import die_with_parent
+from serve_app.errors import MemstrataError
+
+
+class Gateway:
+    """Adapts a service to a Serve replica: lifespan to compose, start and stop it, everything else passed through."""
+
+    def __init__(self, compose: Compose, console: Path) -> None:
+        die_with_parent()  # the raylet; else a killed service's replica would hold the data folder's lock for a while
+        write_to_console(console)
+        self._compose = compose
+        self._service: AsgiService
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await self._service(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()  # lifespan.startup
+        try:
+            self._service = self._compose()
+            await self._service.start()
+        except MemstrataError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})  # Serve logs it and gives up
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()  # lifespan.shutdown
+        await self._service.stop()
+        await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,84 @@
+"""The local engine: the service in one process under uvicorn, without Ray.
+
+For tests, fault checks, notebooks and small installations. The application is the one that the Ray engine serves;
+only who calls it differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+import uvloop
+
+from serve_app.asgi import AsgiService, Compose
+
+STOP_S = 5
+"""What requests in flight have to finish after a signal."""
+
+CLIENT_IDLE_S = 75
+BACKLOG = 2048
+
+
+def serve(compose: Compose, host: str, port: int, on_start: Callable[[], None]) -> int:
+    """Serve on `host:port` until SIGINT or SIGTERM; gives the exit status. `on_start` is called first.
+
+    Raises MemstrataError if the service cannot start, OSError if the address is taken.
+    """
+    on_start()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(compose(), host, port))
+    return 0
+
+
+async def _serve(service: AsgiService, host: str, port: int) -> None:
+    _leave_signals_to_uvicorn()
+    server = uvicorn.Server(_options(service))
+    with _bound(host, port) as address:
+        # The service starts while it is served: it says itself that it lives and is not ready yet.
+        serving = asyncio.create_task(server.serve(sockets=[address]))
+        try:
+            await service.start()
+        except BaseException:
+            server.should_exit = True
+            await serving
+            raise
+        await serving
+        await service.stop()
+
+
+def _leave_signals_to_uvicorn() -> None:
+    """It ends on SIGINT and SIGTERM, and then raises them again for whoever was there before: nobody must die of it."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: None)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    address = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    address.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        address.bind((host, port))
+    except OSError:
+        address.close()
+        raise
+    return address
+
+
+def _options(service: AsgiService) -> uvicorn.Config:
+    return uvicorn.Config(
+        service,
+        interface="asgi3",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=CLIENT_IDLE_S,
+        timeout_graceful_shutdown=STOP_S,
+    )

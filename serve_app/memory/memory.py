@@ -1,0 +1,395 @@
+"""The memory of all owners, as the API sees it: append, read, search, build a context, forget.
+
+Each method reads as the algorithm. Waiting is done on the event loop; everything that computes or
+blocks runs in a bounded pool. A fault of a read path becomes a smaller answer that says so, as long
+as anything can still be given; writes are durable or refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.context.candidates import Dropped
+from serve_app.context.inputs import ContextInputs, Hit
+from serve_app.context.layout import DEFAULT_LAYOUT, Layout
+from serve_app.context.window import Context, build_context
+from serve_app.core import Degradation, Fact, Level, Owner, Receipt, Summary, Turn
+from serve_app.errors import InvalidReceipt, InvalidRequest, MemstrataError, NotFound, Overloaded, ReceiptNotReached, StorageTrouble
+from serve_app.memory import reading
+from serve_app.memory.reading import Memories, SessionLine, SessionPage
+from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
+from serve_app.memory.timing import Stages
+from serve_app.placement import shard_of
+from serve_app.ports import Tokenizer
+from serve_app.records import Erasure
+from serve_app.retrieve.expand import keywords, rewritten
+from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.search import Found, Question, search
+from serve_app.write.commit import Operation, ShardWriter
+from serve_app.write.indexer import PENDING_MAX, Indexer
+from serve_app.write.operations import (
+    AppendTurns,
+    DeleteFact,
+    DeleteSession,
+    DeleteTurn,
+    EditTurn,
+    EraseUser,
+    NewTurn,
+    PutFact,
+)
+
+T = TypeVar("T")
+Vector = NDArray[np.float32]
+
+POLL_S = 0.003
+"""How often a read that waits for a receipt or for vectors looks again."""
+
+HISTORY_TURNS = 4
+"""Last turns of a session that an elliptic query may be resolved from."""
+
+TOKENS_A_HIT = 40
+HITS_MIN, HITS_MAX = 10, 100
+"""Turns that a context retrieves: about as many as its budget could show, within bounds."""
+
+
+class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bounds and defaults of the service's own. Times in seconds."""
+
+    turns_resident: int = 200_000
+    threads: int = 4
+    tokenizer: str = "o200k_base"
+    receipt_wait_s: float = 2.0
+    index_wait_s: float = 30.0
+    vector_wait_s: float = 5.0
+    vector_share_of_deadline: float = 0.6
+    summary: SummaryOptions = SummaryOptions()
+
+
+class QueryEncoder(Protocol):
+    """What reads need of the encoder service."""
+
+    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Any: ...
+
+
+class Memory:
+    def __init__(
+        self,
+        writers: Sequence[ShardWriter],
+        indexer: Indexer,
+        refresher: Refresher,
+        encoder: QueryEncoder,
+        tokenizers: Mapping[str, Tokenizer],
+        pool: Executor,
+        options: MemoryOptions,
+        clock: Callable[[], int],
+        versions: tuple[str, ...],
+    ) -> None:
+        self._writers = writers
+        self._indexer = indexer
+        self._refresher = refresher
+        self._encoder = encoder
+        self._tokenizers = tokenizers
+        self._pool = pool
+        self._options = options
+        self._clock = clock
+        self._versions = versions
+        self._layout: Layout = DEFAULT_LAYOUT
+
+    # ---- writes
+
+    async def append(
+        self, owner: Owner, session: str, turns: Sequence[NewTurn], wait_indexed: bool, deadline_s: float | None
+    ) -> Appended:
+        """Durable when it returns; with `wait_indexed` the vectors are in the hot tier too, or `indexed` is False."""
+        if self._indexer.waiting > PENDING_MAX:
+            raise Overloaded("too many turns wait for their vectors")
+        writer = self._writer(owner)
+        results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns))
+        if not wait_indexed:
+            return Appended(receipt, results)
+        pending = writer.shard.pending
+        seqs = [result.seq for result in results if result.seq is not None]
+        limit = self._options.index_wait_s if deadline_s is None else deadline_s
+        indexed = await _until(lambda: not any(seq in pending for seq in seqs), limit)
+        return Appended(Receipt(receipt.shard, writer.shard.applied_seq), results, indexed)
+
+    async def edit(
+        self, owner: Owner, session: str, turn_id: str, content: str | None, metadata: dict[str, Any] | None
+    ) -> tuple[Turn, Receipt]:
+        return await self._write(self._writer(owner), EditTurn(owner.key, session, turn_id, content, metadata))
+
+    async def delete_turn(self, owner: Owner, session: str, turn_id: str) -> tuple[int, Receipt]:
+        return await self._write(self._writer(owner), DeleteTurn(owner.key, session, turn_id))
+
+    async def delete_session(self, owner: Owner, session: str) -> tuple[int, Receipt]:
+        return await self._write(self._writer(owner), DeleteSession(owner.key, session))
+
+    async def erase(self, owner: Owner) -> Erasure:
+        """The user is gone for every reader when this returns; the files follow, see `erasure`."""
+        erasure, _ = await self._write(self._writer(owner), EraseUser(owner.key, owner.tenant))
+        return erasure
+
+    def erasure(self, tenant: str, erasure_id: str) -> Erasure:
+        for writer in self._writers:
+            found = writer.shard.erasures.get(erasure_id)
+            if found is not None and found.tenant == tenant:
+                return found
+        raise NotFound("no such erasure")
+
+    async def put_fact(
+        self, owner: Owner, key: str, value: str, entity_class: str | None, ttl_seconds: int | None
+    ) -> tuple[Fact, Receipt]:
+        return await self._write(self._writer(owner), PutFact(owner.key, key, value, entity_class, ttl_seconds))
+
+    async def delete_fact(self, owner: Owner, key: str) -> tuple[int, Receipt]:
+        return await self._write(self._writer(owner), DeleteFact(owner.key, key))
+
+    async def refresh_summary(self, owner: Owner, session: str) -> Summary | None:
+        shard = self._writer(owner).shard
+        return await self._in_pool(self._refresher.refresh, shard, owner.key, session)
+
+    # ---- plain reads
+
+    async def page(self, owner: Owner, session: str, after_seq: int, limit: int) -> SessionPage:
+        shard = self._writer(owner).shard
+        return await self._in_pool(reading.page, shard, owner.key, session, after_seq, limit, self._clock())
+
+    async def sessions(self, owner: Owner) -> list[SessionLine]:
+        return await self._in_pool(lambda: reading.sessions(self._writer(owner).shard.block(owner.key)))
+
+    async def turn(self, owner: Owner, session: str, turn_id: str) -> Turn:
+        shard = self._writer(owner).shard
+        turn = await self._in_pool(reading.one_turn, shard, owner.key, session, turn_id, self._clock())
+        if turn is None:
+            raise NotFound("no such turn")
+        return turn
+
+    async def facts(self, owner: Owner) -> tuple[Fact, ...]:
+        return await self._in_pool(
+            lambda: reading.facts(self._writer(owner).shard.block(owner.key), None, self._clock())
+        )
+
+    async def fact(self, owner: Owner, key: str) -> Fact:
+        found = next((fact for fact in await self.facts(owner) if fact.key == key), None)
+        if found is None:
+            raise NotFound("no such fact")
+        return found
+
+    async def summary(self, owner: Owner, session: str) -> Summary:
+        block = await self._in_pool(self._writer(owner).shard.block, owner.key)
+        found = block.summary_at(session, None)
+        if found is None or found.expires_at <= self._clock():
+            raise NotFound("this session has no summary")
+        return found
+
+    # ---- search
+
+    async def search(self, owner: Owner, request: SearchRequest) -> SearchAnswer:
+        """Expand, embed, search hot then warm, rank."""
+        stages, started = Stages(), time.monotonic()
+        shard = await self._reached(owner, request.min_receipt, request.deadline_s)
+        block = await self._in_pool(shard.block, owner.key)
+        said = _said(request.history) or self._last_turns(owner.key, request.filters.session)
+        asked = rewritten(request.query, said)
+        stages.mark("expand")
+        wanted = request.mode != "lexical" and asked.strip() != ""
+        vector, reasons = await self._vector(asked, False, started, request.deadline_s) if wanted else (None, ())
+        stages.mark("embed")
+        question = Question(
+            query=asked,
+            mode="lexical" if request.mode == "hybrid" and vector is None and wanted else request.mode,
+            k=request.k,
+            now=self._effective(request.now),
+            filters=request.filters,
+            tiers=request.tiers,
+        )
+        found = await self._in_pool(search, block, question, vector, shard.table, shard.turns)
+        stages.mark("search")
+        receipt = Receipt(shard.number, shard.applied_seq)
+        degradation = Degradation("full", reasons)
+        return SearchAnswer(found, asked, keywords(request.query), degradation, receipt, stages.finish())
+
+    async def _vector(
+        self, text: str, solo: bool, started: float, deadline_s: float | None
+    ) -> tuple[Vector | None, tuple[str, ...]]:
+        """The query's vector within its share of the deadline, or the reason why there is none."""
+        share = self._options.vector_share_of_deadline
+        limit = self._options.vector_wait_s if deadline_s is None else share * deadline_s
+        deadline = started + limit
+        try:
+            future = self._encoder.query(text, solo=solo, deadline=deadline)
+            if future.done():
+                return future.result(), ()
+            return await asyncio.wait_for(asyncio.wrap_future(future), max(0.0, deadline - time.monotonic())), ()
+        except TimeoutError:
+            return None, ("dense: deadline",)
+        except MemstrataError as error:
+            return None, (f"dense: {error.code}",)
+
+    def _last_turns(self, owner: str, session: str | None) -> list[str]:
+        """What was said last in the session, if its owner's block is here."""
+        if session is None:
+            return []
+        block = self._writers[self._shard_number(owner)].shard.block(owner)
+        with block.lock:
+            index = block.sessions.get(session)
+            seqs = index.seqs[-HISTORY_TURNS:] if index else []
+            return [block.turns[seq].text for seq in seqs if seq in block.turns]
+
+    # ---- context
+
+    async def context(self, owner: Owner, request: ContextRequest, layout: str | None = None) -> ContextAnswer:
+        """Read the state as of one moment, retrieve, and pack it under the budget."""
+        if layout not in (None, self._layout.name):
+            raise InvalidRequest(f"there is no layout {layout!r}")
+        tokenizer = self._tokenizer(request.tokenizer)
+        stages, started = Stages(), time.monotonic()
+        now = self._clock() if request.now is None else request.now
+        shard = await self._reached(owner, request.min_receipt, request.deadline_s)
+        stages.mark("wait")
+        vector, reasons = await self._vector(request.query, True, started, request.deadline_s)
+        stages.mark("embed")
+        inputs, older, seq = await self._in_pool(self._inputs, shard, owner.key, request, vector, reasons, now)
+        stages.mark("retrieve")
+        context = await self._in_pool(build_context, inputs, self._layout, tokenizer)
+        stages.mark("pack")
+        whole = _with_older(context, older)
+        return ContextAnswer(whole, Receipt(shard.number, seq), now, tokenizer.name, stages.finish())
+
+    def _inputs(
+        self,
+        shard: Any,
+        owner: str,
+        request: ContextRequest,
+        vector: Vector | None,
+        reasons: tuple[str, ...],
+        now: int,
+    ) -> tuple[ContextInputs, tuple[tuple[str, int], ...], int]:
+        """Everything that the context depends on. Where the store cannot be read: only what the caller sent."""
+        try:
+            return self._stored_inputs(shard, owner, request, vector, reasons, now)
+        except StorageTrouble as error:
+            degradation = Degradation("system_only", (*reasons, f"store: {error.code}"))
+            return self._plain_inputs(request, now, degradation), (), shard.applied_seq
+
+    def _stored_inputs(
+        self,
+        shard: Any,
+        owner: str,
+        request: ContextRequest,
+        vector: Vector | None,
+        reasons: tuple[str, ...],
+        now: int,
+    ) -> tuple[ContextInputs, tuple[tuple[str, int], ...], int]:
+        block = shard.block(owner)
+        effective = self._effective(now)
+        as_of = request.as_of_seq if request.as_of_time is None else reading.seq_at(block, request.as_of_time)
+        state = reading.memories(block, request.session, as_of, effective)
+        question = Question(
+            query=request.query,
+            mode="lexical" if vector is None else "hybrid",
+            k=min(HITS_MAX, max(HITS_MIN, request.budget_tokens // TOKENS_A_HIT)),
+            now=effective,
+            as_of=state.seq,
+            filters=Filters() if request.whole_user else Filters(session=request.session or ""),
+        )
+        found = search(block, question, vector, shard.table, shard.turns)
+        if state.changed_since:
+            reasons = (*reasons, "as_of: something was edited or erased since")
+        inputs = self._plain_inputs(request, now, Degradation("full", reasons))
+        turns = state.turns if request.history is None else request.history
+        inputs = msgspec.structs.replace(
+            inputs,
+            facts=state.facts,
+            summary=state.summary,
+            turns=turns,
+            hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
+            partners=reading.partners(block, [*turns, *(one.turn for one in found)], state.seq, effective),
+        )
+        return inputs, state.older, state.seq
+
+    def _plain_inputs(self, request: ContextRequest, now: int, degradation: Degradation) -> ContextInputs:
+        return ContextInputs(
+            session=request.session or "",
+            query=request.query,
+            budget_tokens=request.budget_tokens,
+            now=now,
+            system=request.system,
+            notes=request.notes,
+            turns=request.history or (),
+            format=request.format,
+            versions=self._versions,
+            degradation=degradation,
+        )
+
+    # ---- shared
+
+    def _shard_number(self, owner: str) -> int:
+        return shard_of(Owner.from_key(owner), len(self._writers))
+
+    def _writer(self, owner: Owner) -> ShardWriter:
+        return self._writers[shard_of(owner, len(self._writers))]
+
+    async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
+        return await asyncio.wrap_future(writer.submit(operation))
+
+    async def _reached(self, owner: Owner, receipt: Receipt | None, deadline_s: float | None) -> Any:
+        """The owner's shard, once it shows the write that the receipt names."""
+        shard = self._writer(owner).shard
+        if receipt is None or (receipt.shard == shard.number and receipt.seq <= shard.applied_seq):
+            return shard
+        if receipt.shard != shard.number:
+            raise InvalidReceipt("this receipt was not given out for this user")
+        limit = self._options.receipt_wait_s if deadline_s is None else deadline_s
+        if not await _until(lambda: receipt.seq <= shard.applied_seq, limit):
+            raise ReceiptNotReached(f"the write {receipt} is not visible here; the newest is {shard.applied_seq}")
+        return shard
+
+    def _effective(self, now: int | None) -> int:
+        """Something has expired when its time is before the later of `now` and the clock."""
+        clock = self._clock()
+        return clock if now is None else max(now, clock)
+
+    def _tokenizer(self, name: str | None) -> Tokenizer:
+        found = self._tokenizers.get(name or self._options.tokenizer)
+        if found is None:
+            raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")
+        return found
+
+    async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+
+def _said(history: Sequence[Turn]) -> list[str]:
+    return [turn.text for turn in history[-HISTORY_TURNS:]]
+
+
+def _with_older(context: Context, older: Sequence[tuple[str, int]]) -> Context:
+    """Turns before the window are in the summary that is shown, or listed as left out."""
+    covered = context.summary
+    lost = [
+        Dropped("recent", turn_id, "beyond_window")
+        for turn_id, seq in older
+        if covered is None or not covered.first_seq <= seq <= covered.last_seq
+    ]
+    return msgspec.structs.replace(context, dropped=(*lost, *context.dropped)) if lost else context
+
+
+async def _until(reached: Callable[[], bool], limit_s: float) -> bool:
+    """Whether the condition came true within the limit."""
+    deadline = time.monotonic() + limit_s
+    while not reached():
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True

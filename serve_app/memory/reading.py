@@ -1,0 +1,129 @@
+"""What a read takes from an owner's block, at one moment: pages, facts, and the inputs of a context.
+
+Plain functions, called from a bounded pool. Each takes the block's lock once, for a copy of what it
+needs, so that a read sees one state. What has expired by the later of `now` and the clock is left out.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+
+from serve_app.context.exchanges import announced
+from serve_app.core import Fact, Summary, Turn
+from serve_app.stores.block import Block, SessionIndex
+from serve_app.write.shard import Shard
+
+WINDOW_TURNS_MAX = 500
+"""Newest turns of a session that a context chooses its recent window from."""
+
+OLDER_LISTED_MAX = 1_000
+"""Turns older than those that a context lists as left out."""
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    turns: list[Turn]
+    next_after_seq: int | None
+
+
+class SessionLine(msgspec.Struct, frozen=True):
+    """One session in the list of a user's sessions."""
+
+    session: str
+    turns: int
+    last_at: int
+
+
+class Memories(msgspec.Struct, frozen=True):
+    """The state of an owner that a context is built from, as of `seq`."""
+
+    seq: int
+    turns: tuple[Turn, ...]
+    older: tuple[tuple[str, int], ...]
+    facts: tuple[Fact, ...]
+    summary: Summary | None
+    changed_since: bool
+    """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
+
+
+def page(shard: Shard, owner: str, session: str, after_seq: int, limit: int, now: int) -> SessionPage:
+    """Turns after `after_seq`, oldest first. Its cost does not depend on the session's length."""
+    block = shard.block(owner)
+    with block.lock:
+        index = block.sessions.get(session)
+        start = bisect.bisect_right(index.seqs, after_seq) if index else 0
+        seqs = index.seqs[start : start + limit] if index else []
+        more = index is not None and start + limit < len(index.seqs)
+    turns = [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
+    return SessionPage(turns, seqs[-1] if more else None)
+
+
+def sessions(block: Block) -> list[SessionLine]:
+    with block.lock:
+        return [SessionLine(name, len(index.seqs), index.last_at) for name, index in block.sessions.items()]
+
+
+def one_turn(shard: Shard, owner: str, session: str, turn_id: str, now: int) -> Turn | None:
+    seq = shard.block(owner).find(session, turn_id)
+    turn = None if seq is None else next(iter(shard.turns(owner, [seq])), None)
+    return None if turn is None or turn.expired(now) else turn
+
+
+def facts(block: Block, as_of: int | None, now: int) -> tuple[Fact, ...]:
+    """The facts that hold, by key."""
+    with block.lock:
+        current = [block.fact_at(key, as_of) for key in sorted(block.facts)]
+    return tuple(fact for fact in current if fact is not None and not fact.expired(now))
+
+
+def seq_at(block: Block, instant: int) -> int:
+    """The newest seq of this owner's turns that had arrived by `instant`."""
+    with block.lock:
+        arrived = [turn.seq for turn in block.turns.values() if turn.arrived_at <= instant]
+    return arrived[-1] if arrived else 0
+
+
+def memories(block: Block, session: str | None, as_of: int | None, now: int) -> Memories:
+    """What a context of this session is built from."""
+    with block.lock:
+        seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
+        index = block.sessions.get(session) if session is not None else None
+        seqs = index.seqs[: bisect.bisect_right(index.seqs, seq)] if index else []
+        newest = [block.turns[one] for one in seqs[-WINDOW_TURNS_MAX:] if one in block.turns]
+        turns = tuple(turn for turn in newest if not turn.expired(now))
+        older = _before_window(index, newest[0].seq) if index and newest else ()
+        summary = block.summary_at(session, seq) if session is not None else None
+        changed = block.changed_seq > seq
+    if summary is not None and summary.expires_at <= now:
+        summary = None
+    return Memories(seq, turns, older, facts(block, seq, now), summary, changed)
+
+
+def _before_window(index: SessionIndex, first: int) -> tuple[tuple[str, int], ...]:
+    """(id, seq) of the newest turns before `first`, oldest first."""
+    newest_first = ((turn_id, index.ids[turn_id]) for turn_id in reversed(index.ids))
+    older = islice((pair for pair in newest_first if pair[1] < first), OLDER_LISTED_MAX)
+    return tuple(older)[::-1]
+
+
+def partners(block: Block, turns: Sequence[Turn], as_of: int, now: int) -> tuple[Turn, ...]:
+    """The other halves of the tool calls and results among `turns`, from the same sessions."""
+    wanted = {
+        (turn.session, call)
+        for turn in turns
+        for call in ([turn.tool_call_id] if turn.tool_call_id else []) + [call.id for call in announced(turn)]
+    }
+    if not wanted:
+        return ()
+    names = {session for session, _ in wanted}
+    with block.lock:
+        near = [turn for turn in block.turns.values() if turn.session in names and turn.seq <= as_of]
+    return tuple(turn for turn in near if not turn.expired(now) and _calls(turn) & wanted)
+
+
+def _calls(turn: Turn) -> set[tuple[str, str]]:
+    own = {turn.tool_call_id} if turn.tool_call_id else set()
+    return {(turn.session, call) for call in own | {call.id for call in announced(turn)}}

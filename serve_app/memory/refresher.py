@@ -1,0 +1,150 @@
+"""Keeps the summaries of sessions up to date, in the background and never on a request's path.
+
+A session is due when enough turns came since its last summary. The queue holds each session once;
+a summary that was overtaken by an edit or an erasure is thrown away and made again later.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
+from serve_app.core import Summary, Turn
+from serve_app.errors import MemstrataError, StorageTrouble
+from serve_app.ports import Tokenizer
+from serve_app.records import Record, TurnPut
+from serve_app.stores.block import Block
+from serve_app.write.commit import ShardWriter
+from serve_app.write.operations import PutSummary
+from serve_app.write.shard import Shard
+
+_log = logging.getLogger(__name__)
+
+QUEUE_MAX = 10_000
+"""Sessions that may wait; beyond it a session waits for its next turn to be noticed again."""
+
+
+class SummaryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When summaries are made anew, how long they may be and how long they hold."""
+
+    every_turns: int = 5
+    target_tokens: int = 600
+    turns_max: int = 2_000
+    ttl_s: int = 4 * 3600
+    settle_s: float = 0.5
+
+
+class Refresher:
+    def __init__(self, tokenizer: Tokenizer, options: SummaryOptions, clock: Callable[[], int]) -> None:
+        self._tokenizer = tokenizer
+        self._options = options
+        self._clock = clock
+        self._writers: Sequence[ShardWriter] = ()
+        self._due: dict[tuple[int, str, str], None] = {}
+        self._wake = threading.Condition()
+        self._closed = False
+        self.made = 0
+        self.discarded = 0
+        self._thread = threading.Thread(target=self._run, name="refresher", daemon=True)
+
+    def start(self, writers: Sequence[ShardWriter]) -> None:
+        self._writers = writers
+        self._thread.start()
+
+    def committed(self, shard: Shard, records: Sequence[Record]) -> None:
+        """The writer calls this with each batch that became durable."""
+        for owner, session in {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}:
+            with self._wake:
+                if len(self._due) < QUEUE_MAX:
+                    self._due[shard.number, owner, session] = None
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._due)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def refresh(self, shard: Shard, owner: str, session: str, least_turns: int = 1) -> Summary | None:
+        """Make and store a summary now; None where there is too little new, or it was overtaken."""
+        source = self._source(shard.block(owner), session, least_turns)
+        if source is None:
+            return None
+        turns, read_at = source
+        operation = PutSummary(owner, self._summary(session, turns), read_at)
+        try:
+            stored, _ = self._writers[shard.number].submit(operation).result()
+        except MemstrataError:
+            self.discarded += 1
+            return None
+        self.made += 1
+        return stored if isinstance(stored, Summary) else None
+
+    def _run(self) -> None:
+        while not self._closed:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closed, self._options.settle_s)
+                due, self._due = list(self._due), {}
+            for number, owner, session in due:
+                if self._closed:
+                    return
+                self._refresh_if_due(self._writers[number].shard, owner, session)
+
+    def _refresh_if_due(self, shard: Shard, owner: str, session: str) -> None:
+        try:
+            self.refresh(shard, owner, session, self._options.every_turns)
+        except StorageTrouble as error:
+            self.discarded += 1
+            _log.warning("a summary is late, its session's next turn will ask again: %s", error)
+
+    def _source(self, block: Block, session: str, least_turns: int) -> tuple[list[Turn], int] | None:
+        """The session's newest turns that have not expired, if enough of them are new, and the seq of this state."""
+        now = self._clock()
+        with block.lock:
+            index = block.sessions.get(session)
+            if index is None:
+                return None
+            if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns:
+                return None
+            seqs = index.seqs[-self._options.turns_max :]
+            turns = [block.turns[seq] for seq in seqs if seq in block.turns]
+            read_at = block.applied_seq
+        living = [turn for turn in turns if not turn.expired(now)]
+        return (living, read_at) if living else None
+
+    def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:
+        extract = summarise(turns, self._options.target_tokens, self._tokenizer)
+        now = self._clock()
+        return Summary(
+            session=session,
+            text=extract.text,
+            first_seq=extract.first_seq,
+            last_seq=extract.last_seq,
+            tokens=extract.tokens,
+            version=EXTRACTIVE_VERSION,
+            input_hash=_hash(turns),
+            seq=0,
+            created_at=now,
+            expires_at=now + self._options.ttl_s * 1_000_000,
+        )
+
+
+def _hash(turns: Sequence[Turn]) -> str:
+    """Names what a summary was made from: the turns in the states that were read."""
+    digest = hashlib.blake2b(digest_size=16)
+    for turn in turns:
+        digest.update(msgspec.msgpack.encode(turn))
+    return digest.hexdigest()

@@ -1,0 +1,101 @@
+"""What the memory is asked and what it answers: frozen values, free of HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from serve_app.context.inputs import Format
+from serve_app.context.window import Context
+from serve_app.core import Degradation, Level, Mode, Receipt, Tier, Turn
+from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.search import Found
+from serve_app.write.operations import ItemResult
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """`indexed` is None where nobody asked to wait for the vectors."""
+
+    receipt: Receipt
+    results: list[ItemResult]
+    indexed: bool | None = None
+
+
+class SearchRequest(msgspec.Struct, frozen=True):
+    query: str
+    k: int
+    mode: Mode
+    now: int | None = None
+    filters: Filters = Filters()
+    tiers: frozenset[Tier] = frozenset({"hot", "warm"})
+    history: tuple[Turn, ...] = ()
+    min_receipt: Receipt | None = None
+    deadline_s: float | None = None
+
+
+class SearchAnswer(msgspec.Struct, frozen=True):
+    found: list[Found]
+    rewritten: str
+    keywords: list[str]
+    degradation: Degradation
+    receipt: Receipt
+    timings_ms: dict[str, float]
+
+
+class ContextRequest(msgspec.Struct, frozen=True):
+    """`session` and `history` exclude each other. `as_of` is a seq, or a time in microseconds."""
+
+    query: str
+    budget_tokens: int
+    session: str | None = None
+    history: tuple[Turn, ...] | None = None
+    system: str | None = None
+    notes: tuple[str, ...] = ()
+    whole_user: bool = True
+    format: Format = "openai"
+    tokenizer: str | None = None
+    now: int | None = None
+    as_of_seq: int | None = None
+    as_of_time: int | None = None
+    min_receipt: Receipt | None = None
+    deadline_s: float | None = None
+
+
+class ContextAnswer(msgspec.Struct, frozen=True):
+    context: Context
+    as_of: Receipt
+    now: int
+    tokenizer: str
+    timings_ms: dict[str, float]
+
+
+class ShardStats(msgspec.Struct, frozen=True):
+    """One shard as `/v1/admin/stats` and `/readyz` tell of it."""
+
+    shard: int
+    seq: int
+    folded_seq: int
+    epoch: int
+    pending_vectors: int
+    segments: int
+    log_bytes: int
+    tail_records: int
+    table_fragments: int | None
+    table_versions: int | None
+    owners_in_memory: int
+    turns_in_memory: int
+    queue: int
+    damage: list[str]
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    """One thing that is not as it should be."""
+
+    what: str
+    detail: str
+    shard: int | None = None
+
+
+LEVELS: tuple[Level, ...] = ("full", "summary_only", "recent_only", "system_only")
+Json = dict[str, Any]

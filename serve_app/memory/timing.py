@@ -1,0 +1,22 @@
+"""One clock for the stages of a request: what `timings_ms` of an answer says."""
+
+from __future__ import annotations
+
+import time
+
+
+class Stages:
+    """Milliseconds by stage. `mark` ends the stage that runs since the last mark."""
+
+    def __init__(self) -> None:
+        self._started = self._marked = time.perf_counter()
+        self.ms: dict[str, float] = {}
+
+    def mark(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.ms[stage] = round(1e3 * (now - self._marked), 3)
+        self._marked = now
+
+    def finish(self) -> dict[str, float]:
+        self.ms["total"] = round(1e3 * (time.perf_counter() - self._started), 3)
+        return self.ms

@@ -1,0 +1,153 @@
+"""Text to vectors: any encoder that transformers can load, as one named embedding version.
+
+Owns the encoder's tokenizer and the knobs that make a version. Promises unit vectors in the caller's order,
+the same for a text alone and beside others up to rounding, and pieces of long texts that the model
+reads whole. torch and transformers are imported when an encoder is opened, not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, cast
+
+import msgspec
+
+from serve_app.core import EmbeddingVersion
+from serve_app.models.chunking import pieces
+from serve_app.models.stub import HashEmbedder
+from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files
+from serve_app.ports import Embedder, Vectors
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+    from serve_app.models.forward import Forward
+
+__all__ = ["EncoderOptions", "TransformersEmbedder", "open_embedder"]
+
+HASH_MODEL = "hash"
+"""The model name that opens `HashEmbedder`: no weights, no torch."""
+
+TEXT = "{text}"
+"""Where the text goes in a template."""
+
+MAX_TOKENS = 512
+"""Length of an encoder whose authors state none, where its positions allow as much."""
+
+SPARE_TOKENS = 4
+"""Left free in a piece: a text cut inside a long word can take a few tokens more on its own."""
+
+CHARACTERS_PER_TOKEN_MAX = 64
+"""`embed` reads no more of a text than this many characters a token: the rest would be cut off anyway."""
+
+INSTALL = "pip install torch transformers"
+
+
+class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which encoder, and how. `None` takes what the encoder's own files state.
+
+    `model` is the packaged default, a folder, a hub id, or "hash" (deterministic, no meaning: for tests).
+    All but `device` ("auto", "cpu", "cuda", "cuda:1") are part of the version: a change is a migration.
+    """
+
+    model: str = PACKAGED
+    revision: str | None = None
+    pooling: Literal["mean", "cls"] | None = None
+    template: str = TEXT
+    normalise: bool = True
+    max_tokens: int | None = None
+    device: str = "auto"
+
+
+def open_embedder(options: EncoderOptions | None = None) -> Embedder:
+    """Open an encoder. Raises EncoderUnavailable, naming the install command where something is missing."""
+    options = options or EncoderOptions()
+    if options.model == HASH_MODEL:
+        return HashEmbedder()
+    return TransformersEmbedder(options.model, options)
+
+
+class TransformersEmbedder:
+    """`ports.Embedder` on torch. `chunks` and `count` may be called from any thread, `embed` from one."""
+
+    def __init__(self, folder_or_hub_id: str = PACKAGED, options: EncoderOptions | None = None) -> None:
+        options = options or EncoderOptions()
+        if TEXT not in options.template:
+            raise ValueError(f"the template {options.template!r} has no {TEXT}")
+        files = encoder_files(folder_or_hub_id, options.revision)
+        pooling = cast(Literal["mean", "cls"], options.pooling or files.pooling)
+        self._forward = _open_forward(files, pooling, options)
+        self._whole = _open_tokenizer(files)
+        self._version = _version(files, pooling, options, self._forward)
+        self._template = options.template
+        self._cut = _open_tokenizer(files)
+        self._cut.enable_truncation(self._version.max_tokens)
+        self._room = self._version.max_tokens - self.count([""])[0] - SPARE_TOKENS
+        if self._room < 1:
+            raise ValueError(f"the template leaves no room in {self._version.max_tokens} tokens")
+
+    @property
+    def version(self) -> EmbeddingVersion:
+        return self._version
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        read = self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX
+        return self._forward.vectors([self._cut.encode(self._filled(text[:read])).ids for text in texts])
+
+    def chunks(self, text: str) -> list[str]:
+        encoding: Encoding = self._whole.encode(text, add_special_tokens=False)
+        if len(encoding) <= self._room:  # the lists of a long text's tokens are made only where they are needed
+            return [text]
+        return pieces(text, encoding.offsets, encoding.word_ids, self._room)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [len(self._whole.encode(self._filled(text))) for text in texts]
+
+    def _filled(self, text: str) -> str:
+        return self._template.replace(TEXT, text)
+
+
+def _open_forward(files: EncoderFiles, pooling: str, options: EncoderOptions) -> Forward:
+    try:
+        from serve_app.models.forward import Forward
+    except ImportError as error:
+        raise EncoderUnavailable(f"an encoder needs torch and transformers: {INSTALL}") from error
+    return Forward(files.folder, pooling=pooling, normalise=options.normalise, device=options.device)
+
+
+def _open_tokenizer(files: EncoderFiles) -> Tokenizer:
+    """The folder's fast tokenizer, without the truncation and padding that its authors may have left on."""
+    from tokenizers import Tokenizer
+
+    path = files.folder / "tokenizer.json"
+    if path.is_file():
+        tokenizer = Tokenizer.from_file(str(path))
+    else:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True).backend_tokenizer
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _version(
+    files: EncoderFiles, pooling: Literal["mean", "cls"], options: EncoderOptions, forward: Forward
+) -> EmbeddingVersion:
+    """Everything that decides a vector, and a name of letters, digits and underscores that stands for it."""
+    max_tokens = options.max_tokens or files.max_tokens or MAX_TOKENS
+    version = EmbeddingVersion(
+        name="",
+        model=files.model,
+        revision=files.revision,
+        pooling=pooling,
+        template=options.template,
+        dimension=forward.dimension,
+        max_tokens=min(max_tokens, forward.positions),
+        normalised=options.normalise,
+    )
+    digest = hashlib.blake2b(msgspec.json.encode(version), digest_size=4).hexdigest()
+    slug = re.sub(r"[^A-Za-z0-9]+", "_", files.model).strip("_")
+    return msgspec.structs.replace(version, name=f"{slug}_{files.revision}_{digest}")

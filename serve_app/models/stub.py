@@ -1,0 +1,75 @@
+"""A tiny embedder without weights: for tests, and to try the service where no encoder can be installed.
+
+Promises what `ports.Embedder` promises (unit vectors, in order, deterministic in every process) and
+that texts which share words or pieces of words are nearer than texts which do not. It knows no meaning.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from serve_app.core import EmbeddingVersion
+from serve_app.models.chunking import pieces
+from serve_app.ports import Vectors
+
+__all__ = ["HashEmbedder"]
+
+MAX_TOKENS = 128
+"""Words that one vector stands for."""
+
+WORD_WEIGHT, NGRAM_WEIGHT, NGRAM = 3.0, 1.0, 3
+"""A shared word counts more than a shared run of NGRAM characters."""
+
+WORDS = re.compile(r"[぀-ヿ㐀-鿿가-힯]|\w+|[^\w\s]")
+"""A word, a single character of a script that has no spaces, or a sign."""
+
+
+class HashEmbedder:
+    """`ports.Embedder` by feature hashing of words and character n-grams (CRC-32; one bit gives the sign)."""
+
+    def __init__(self, dimension: int = 64) -> None:
+        self._version = EmbeddingVersion(
+            name=f"hash_{dimension}",
+            model="hash",
+            revision="1",
+            pooling="mean",
+            template="{text}",
+            dimension=dimension,
+            max_tokens=MAX_TOKENS,
+        )
+
+    @property
+    def version(self) -> EmbeddingVersion:
+        return self._version
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = np.zeros((len(texts), self._version.dimension), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for feature, weight in _features(text):
+                code = zlib.crc32(feature.encode())
+                vector[(code >> 1) % len(vector)] += weight if code & 1 else -weight
+            if not vector.any():  # nothing to hash, or signs that cancelled: still a unit vector
+                vector[0] = 1.0
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
+    def chunks(self, text: str) -> list[str]:
+        spans = [match.span() for match in WORDS.finditer(text)]
+        return pieces(text, spans, range(len(spans)), MAX_TOKENS)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return [sum(1 for _ in WORDS.finditer(text)) for text in texts]
+
+
+def _features(text: str) -> Iterator[tuple[str, float]]:
+    """The words that `embed` reads, each whole and as n-grams, with their weights."""
+    for match, _ in zip(WORDS.finditer(text.lower()), range(MAX_TOKENS), strict=False):
+        word = match.group()
+        yield word, WORD_WEIGHT
+        padded = f"<{word}>"
+        for start in range(len(padded) - NGRAM + 1):
+            yield padded[start : start + NGRAM], NGRAM_WEIGHT

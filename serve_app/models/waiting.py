@@ -1,0 +1,191 @@
+"""Work that waits for the embedder: queries that several callers may share, and passages to be stored.
+
+Plain data: no thread, no lock, no clock. `batching.EmbedService` owns both queues and its lock guards them.
+Promises first come first served inside each queue, batches within a budget of tokens, and a bound.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.errors import Overloaded
+from serve_app.ports import Vectors
+
+__all__ = ["PassageCall", "PassageQueue", "Query", "QueryKey", "QueryQueue", "Vector", "cost_of"]
+
+Vector = NDArray[np.float32]
+"""Shape (dimension,), read-only: one array serves every caller that asked for the same text."""
+
+QueryKey = tuple[str, bytes, bool]
+"""Version, digest of the text, solo. A digest, so that long queries do not fill the cache's memory."""
+
+BATCH_TEXTS_MAX = 64
+"""Texts of one batch, however short."""
+
+BYTES_PER_TOKEN = 3
+"""For estimates: a Chinese character, or a little less than an English token."""
+
+SPECIAL_TOKENS = 2
+"""For estimates: what a model puts before and after a text."""
+
+
+def cost_of(text: str, max_tokens: int) -> int:
+    """Tokens that the model will read of `text`, by a cheap estimate."""
+    return min(len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN + SPECIAL_TOKENS, max_tokens)
+
+
+@dataclass
+class Query:
+    """One text and everyone who waits for it, each until a deadline of his own."""
+
+    key: QueryKey
+    text: str
+    cost: int
+    waiters: list[tuple[Future[Vector], float | None]] = field(default_factory=list)
+
+    @property
+    def solo(self) -> bool:
+        return self.key[2]
+
+    def expire(self, now: float) -> list[Future[Vector]]:
+        """Take out whoever no longer waits; gives those whose deadline has passed."""
+        late = [future for future, deadline in self.waiters if deadline is not None and deadline <= now]
+        self.waiters = [one for one in self.waiters if one[0] not in late and not one[0].cancelled()]
+        return late
+
+
+class QueryQueue:
+    """Distinct query texts: those that wait, and those being computed, which a second caller may still join."""
+
+    def __init__(self, waiting_max: int) -> None:
+        self._waiting_max = waiting_max
+        self._waiting: deque[Query] = deque()
+        self._open: dict[QueryKey, Query] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, key: QueryKey, text: str, cost: int, future: Future[Vector], deadline: float | None) -> None:
+        """Wait for a text, with others if it is already asked for. Raises Overloaded."""
+        query = self._open.get(key)
+        if query is None:
+            if len(self._waiting) >= self._waiting_max:
+                raise Overloaded("the embedder's queue of queries is full")
+            query = self._open[key] = Query(key, text, cost)
+            self._waiting.append(query)
+        query.waiters.append((future, deadline))
+
+    def take(self, tokens_max: int, now: float) -> tuple[list[Query], list[Future[Vector]]]:
+        """The next batch, and whose deadline had passed: the oldest alone if it is solo, else with what may join it."""
+        candidates = [self._waiting[0]]
+        if not candidates[0].solo:
+            candidates = [query for query in self._waiting if not query.solo]
+        taken = list(_within(candidates, tokens_max))
+        keys = {query.key for query in taken}
+        self._waiting = deque(query for query in self._waiting if query.key not in keys)
+        late = [future for query in taken for future in query.expire(now)]
+        self.finish(query for query in taken if not query.waiters)
+        return [query for query in taken if query.waiters], late
+
+    def finish(self, batch: Iterable[Query]) -> None:
+        """These are computed or given up: whoever asks from now on asks anew."""
+        for query in batch:
+            del self._open[query.key]
+
+    def clear(self) -> list[Future[Vector]]:
+        """Forget everything; gives everyone who waited."""
+        futures = [future for query in self._open.values() for future, _ in query.waiters]
+        self._waiting.clear()
+        self._open.clear()
+        return futures
+
+
+def _within(queries: Iterable[Query], tokens_max: int) -> Iterable[Query]:
+    """At least one, then as many as fit into a batch."""
+    tokens = 0
+    for at, query in enumerate(queries):
+        tokens += query.cost
+        if at and (tokens > tokens_max or at == BATCH_TEXTS_MAX):
+            return
+        yield query
+
+
+@dataclass
+class PassageCall:
+    """The texts of one call and their vectors so far. Short texts go first, so that batches have little padding."""
+
+    texts: Sequence[str]
+    costs: list[int]
+    vectors: Vectors
+    todo: deque[int]
+    missing: int
+    future: Future[Vectors] = field(default_factory=Future)
+
+    @classmethod
+    def of(cls, texts: Sequence[str], costs: list[int], dimension: int) -> PassageCall:
+        order = deque(sorted(range(len(texts)), key=costs.__getitem__))
+        return cls(texts, costs, np.empty((len(texts), dimension), np.float32), order, len(texts))
+
+    def wanted(self) -> bool:
+        """Whether anyone still waits. From the first yes on the call can no longer be cancelled."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
+    def fill(self, place: int, vector: Vector) -> None:
+        self.vectors[place] = vector
+        self.missing -= 1
+        if not self.missing:
+            self.future.set_result(self.vectors)
+
+
+class PassageQueue:
+    """Calls with texts to be stored, oldest first. A long call is embedded over several batches."""
+
+    def __init__(self, waiting_max: int) -> None:
+        self._waiting_max = waiting_max
+        self._calls: deque[PassageCall] = deque()
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        """Texts that wait, over all calls."""
+        return self._waiting
+
+    def put(self, call: PassageCall) -> None:
+        """Raises Overloaded where the queue has no room for all texts of the call."""
+        if self._waiting + len(call.texts) > self._waiting_max:
+            raise Overloaded("the embedder's queue of passages is full")
+        self._calls.append(call)
+        self._waiting += len(call.texts)
+
+    def take(self, tokens_max: int) -> list[tuple[PassageCall, int]]:
+        """The next texts up to one batch, each as its call and its place in it; cancelled calls are skipped."""
+        batch: list[tuple[PassageCall, int]] = []
+        tokens = 0
+        while self._calls and len(batch) < BATCH_TEXTS_MAX:
+            call = self._calls[0]
+            if not call.todo or not call.wanted():
+                self.give_up(self._calls.popleft())
+                continue
+            tokens += call.costs[call.todo[0]]
+            if batch and tokens > tokens_max:
+                break
+            batch.append((call, call.todo.popleft()))
+            self._waiting -= 1
+        return batch
+
+    def give_up(self, call: PassageCall) -> None:
+        """Nothing more of this call is to be embedded."""
+        self._waiting -= len(call.todo)
+        call.todo.clear()
+
+    def clear(self) -> list[PassageCall]:
+        """Forget everything; gives the calls that were waited for."""
+        calls = [call for call in self._calls if call.todo and call.wanted()]
+        self._calls.clear()
+        self._waiting = 0
+        return calls

@@ -1,0 +1,122 @@
+"""What a shard's log holds: one frozen record for each change of an owner's memory, and their codec.
+
+A record carries its own `seq`; replaying the records of an owner in order of `seq` gives the
+owner's memory, wherever that is done (start-up, first touch, fold).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from serve_app.core import Fact, Summary, Turn
+
+
+class TurnPut(msgspec.Struct, frozen=True, tag="turn"):
+    """A new turn, or the new state of an edited one (then `turn.rev` is the seq of this record)."""
+
+    owner: str
+    turn: Turn
+
+    @property
+    def seq(self) -> int:
+        return self.turn.rev
+
+
+class TurnGone(msgspec.Struct, frozen=True, tag="turn_gone"):
+    seq: int
+    owner: str
+    session: str
+    turn_id: str
+    turn_seq: int
+
+
+class SessionGone(msgspec.Struct, frozen=True, tag="session_gone"):
+    """Everything of one session that was written before `seq` is erased."""
+
+    seq: int
+    owner: str
+    session: str
+
+
+class UserGone(msgspec.Struct, frozen=True, tag="user_gone"):
+    """Everything of one owner that was written before `seq` is erased."""
+
+    seq: int
+    owner: str
+    erasure: Erasure
+
+
+class Erasure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The progress of one user's erasure. It outlives the user's data and names no content."""
+
+    id: str
+    tenant: str
+    requested_at: int
+    state: str = "pending"
+    counts: dict[str, int] = {}
+    completed_at: int | None = None
+
+
+class ErasureDone(msgspec.Struct, frozen=True, tag="erasure_done"):
+    seq: int
+    owner: str
+    erasure: Erasure
+
+
+class FactPut(msgspec.Struct, frozen=True, tag="fact"):
+    owner: str
+    fact: Fact
+
+    @property
+    def seq(self) -> int:
+        return self.fact.seq
+
+
+class FactGone(msgspec.Struct, frozen=True, tag="fact_gone"):
+    seq: int
+    owner: str
+    key: str
+
+
+class SummaryPut(msgspec.Struct, frozen=True, tag="summary"):
+    owner: str
+    summary: Summary
+
+    @property
+    def seq(self) -> int:
+        return self.summary.seq
+
+
+class TurnVectors(msgspec.Struct, frozen=True, array_like=True):
+    """The vectors of one turn: `vectors` is float16, little endian, shape (parts, dimension).
+
+    `rev` is the state of the turn that was embedded: vectors of an older state are ignored.
+    """
+
+    turn_seq: int
+    rev: int
+    session: str
+    turn_id: str
+    vectors: bytes
+
+
+class VectorsPut(msgspec.Struct, frozen=True, tag="vectors"):
+    seq: int
+    owner: str
+    version: str
+    items: tuple[TurnVectors, ...]
+
+
+Record = TurnPut | TurnGone | SessionGone | UserGone | ErasureDone | FactPut | FactGone | SummaryPut | VectorsPut
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+
+
+def encode_record(record: Record) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode_record(payload: bytes) -> Record:
+    """Raises msgspec.DecodeError if the payload is no record of this release."""
+    return _decoder.decode(payload)

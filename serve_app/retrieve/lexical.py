@@ -1,0 +1,216 @@
+"""Incremental BM25 over one user's turns, in memory.
+
+Owns the postings of one user: which term stands how often in which turn. A turn is known by its
+ordinal (0, 1, 2, ... in the order of appending, never given twice) and is linked to the turns
+before and after it in its session. Promises: what `append` took is found by the next `scores`;
+what `remove` took out leaves no trace; `scores(..., limit)` is what it would have been when only
+`limit` turns had been appended, save for turns removed since.
+
+Not locked: the owner lets one thread change it while no other reads.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+
+K1: Final = 0.9
+"""BM25: how soon more occurrences of a term stop to count."""
+
+B: Final = 0.4
+"""BM25: how much a long text is held against its terms, 0 to 1."""
+
+QUERY_TERMS_MAX: Final = 128
+"""Distinct terms that a query is scored by: of a longer one the rarest in this user's turns."""
+
+NO_TURN: Final = -1
+
+_COUNT_BITS: Final = 8
+_COUNT_MAX: Final = (1 << _COUNT_BITS) - 1
+"""Occurrences stored per posting. Beyond a few dozen BM25 has long levelled off."""
+
+ORDINALS_MAX: Final = 1 << (32 - _COUNT_BITS)
+"""Turns that one index can ever take; a posting packs ordinal and count into 32 bits."""
+
+_TERM_BYTES: Final = 200
+_POSTING_BYTES: Final = 5
+_TURN_BYTES: Final = 12
+"""For the estimate in `bytes`: a term with its string, dict entry and array; a posting with spare room; a turn."""
+
+
+class Links(NamedTuple):
+    """For each ordinal the turn before and after it in its session, or -1. Shape (n,) each."""
+
+    previous: Ints
+    following: Ints
+
+
+class LexicalIndex:
+    """Terms of one user's turns: append, remove, score."""
+
+    def __init__(self) -> None:
+        self._postings: dict[str, int | array[int]] = {}  # most terms stand in one turn only: a bare int
+        self._lengths = array("I")
+        self._previous = array("i")
+        self._following = array("i")
+        self._removed: set[int] = set()
+        self._posting_count = 0
+
+    @property
+    def size(self) -> int:
+        """Ordinals given so far, removed ones included: the length of what `scores` gives."""
+        return len(self._lengths)
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory this takes, right within a factor of two."""
+        return _TERM_BYTES * len(self._postings) + _POSTING_BYTES * self._posting_count + _TURN_BYTES * self.size
+
+    def append(self, terms: Sequence[str], previous: int) -> int:
+        """Take the next turn, which follows `previous` in its session (-1: it opens one); gives its ordinal.
+
+        Raises ValueError if `previous` is no turn that is there, or already has a follower.
+        """
+        ordinal = self.size
+        if ordinal >= ORDINALS_MAX:
+            raise ValueError(f"a lexical index takes at most {ORDINALS_MAX} turns")
+        if previous != NO_TURN:
+            self._link(previous, ordinal)
+        self._lengths.append(len(terms))
+        self._previous.append(previous)
+        self._following.append(NO_TURN)
+        for term, count in Counter(terms).items():
+            self._post(term, ordinal << _COUNT_BITS | min(count, _COUNT_MAX))
+        return ordinal
+
+    def remove(self, *ordinals: int) -> None:
+        """Take turns out: postings, length, and their place between their neighbours. Gone ones are no error.
+
+        Walks all terms of the user once, so give all that go in one call.
+        """
+        going = {ordinal for ordinal in ordinals if 0 <= ordinal < self.size} - self._removed
+        for ordinal in going:
+            self._unlink(ordinal)
+            self._lengths[ordinal] = 0
+        self._removed |= going
+        if going:
+            self._withdraw(going)
+
+    def scores(self, terms: Iterable[str], limit: int | None = None) -> tuple[Floats, Floats]:
+        """BM25 of each turn's own terms, and of those of the window (turn before, turn, turn after).
+
+        Shape (limit or size,) each, by ordinal. A turn holds at least one of the terms exactly where
+        its own score is above 0.
+        """
+        n = self.size if limit is None else min(limit, self.size)
+        weights, counts = self._counts(Counter(terms), n)
+        if not len(weights):
+            return np.zeros(n, np.float32), np.zeros(n, np.float32)
+        alive = self._alive(n)
+        lengths = np.array(self._lengths[:n], np.float32)
+        before, after = self._sinking_links(n)
+        padded = np.append(lengths, np.float32(0))
+        own = _bm25(counts[:, :n], weights, lengths, alive)
+        around = counts[:, :n] + counts[:, before] + counts[:, after]
+        return own, _bm25(around, weights, lengths + padded[before] + padded[after], alive)
+
+    def coverage(self, terms: Iterable[str], limit: int | None = None) -> Floats:
+        """Share of the distinct `terms` that each turn holds, 0 to 1, by ordinal."""
+        n = self.size if limit is None else min(limit, self.size)
+        wanted = dict.fromkeys(terms, 1)
+        if not wanted:
+            return np.zeros(n, np.float32)
+        _, counts = self._counts(Counter(wanted), n)
+        return np.asarray((counts[:, :n] > 0).sum(axis=0) / len(wanted), np.float32)
+
+    def links(self, limit: int | None = None) -> Links:
+        """Neighbours of each turn, as far as only `limit` turns are there."""
+        n = self.size if limit is None else min(limit, self.size)
+        following = np.array(self._following[:n], np.int32)
+        return Links(np.array(self._previous[:n], np.int32), np.where(following < n, following, NO_TURN))
+
+    def _post(self, term: str, posting: int) -> None:
+        held = self._postings.get(term)
+        if held is None:
+            self._postings[term] = posting
+        elif isinstance(held, int):
+            self._postings[term] = array("I", (held, posting))
+        else:
+            held.append(posting)
+        self._posting_count += 1
+
+    def _link(self, previous: int, ordinal: int) -> None:
+        if not 0 <= previous < ordinal or previous in self._removed:
+            raise ValueError(f"turn {previous} is not there to be followed")
+        if self._following[previous] != NO_TURN:
+            raise ValueError(f"turn {previous} is already followed by {self._following[previous]}")
+        self._following[previous] = ordinal
+
+    def _unlink(self, ordinal: int) -> None:
+        before, after = self._previous[ordinal], self._following[ordinal]
+        if before != NO_TURN:
+            self._following[before] = after
+        if after != NO_TURN:
+            self._previous[after] = before
+        self._previous[ordinal] = self._following[ordinal] = NO_TURN
+
+    def _withdraw(self, going: set[int]) -> None:
+        for term, held in list(self._postings.items()):
+            postings = (held,) if isinstance(held, int) else held
+            kept = [posting for posting in postings if posting >> _COUNT_BITS not in going]
+            self._posting_count -= len(postings) - len(kept)
+            if not kept:
+                del self._postings[term]
+            elif len(kept) < len(postings):
+                self._postings[term] = array("I", kept) if len(kept) > 1 else kept[0]
+
+    def _counts(self, terms: Counter[str], n: int) -> tuple[Floats, Floats]:
+        """Weights (terms,) and occurrences (terms, n + 1); the last column is always 0, for absent neighbours."""
+        rows = sorted(((term, self._before(term, n)) for term in terms), key=lambda row: (len(row[1]), row[0]))
+        rows = [row for row in rows if row[1]][:QUERY_TERMS_MAX]
+        packed = array("I")
+        for _, postings in rows:
+            packed.extend(postings)
+        flat = np.array(packed, np.uint32)
+        row_of = np.repeat(np.arange(len(rows)), [len(postings) for _, postings in rows])
+        counts = np.zeros((len(rows), n + 1), np.float32)
+        counts[row_of, flat >> _COUNT_BITS] = flat & _COUNT_MAX
+        return np.array([terms[term] for term, _ in rows], np.float32), counts
+
+    def _before(self, term: str, n: int) -> array[int]:
+        """Postings of the turns before ordinal `n`; a copy."""
+        held = self._postings.get(term)
+        if held is None:
+            return array("I")
+        if isinstance(held, int):
+            return array("I", (held,) if held >> _COUNT_BITS < n else ())
+        return held[: bisect_left(held, n << _COUNT_BITS)]
+
+    def _alive(self, n: int) -> int:
+        gone = len(self._removed) if n == self.size else sum(ordinal < n for ordinal in self._removed)
+        return n - gone
+
+    def _sinking_links(self, n: int) -> tuple[Ints, Ints]:
+        """Links of the first n turns, where `n` itself stands for an absent neighbour."""
+        previous, following = self.links(n)
+        return np.where(previous < 0, n, previous), np.where(following < 0, n, following)
+
+
+def _bm25(counts: Floats, weights: Floats, lengths: Floats, alive: int) -> Floats:
+    """Okapi BM25 (Robertson and Zaragoza 2009), with the always positive inverse document frequency.
+
+    counts (terms, n), weights (terms,), lengths (n,) -> (n,).
+    """
+    holding = np.count_nonzero(counts, axis=1).astype(np.float32)
+    rarity = np.log1p((alive - holding + 0.5) / (holding + 0.5)) * weights
+    norms = K1 * (1 - B + B * lengths * (alive / max(float(lengths.sum()), 1.0)))
+    return np.asarray((rarity * (K1 + 1)) @ (counts / (counts + np.maximum(norms, 1e-6))), np.float32)

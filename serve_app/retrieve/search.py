@@ -1,0 +1,245 @@
+"""Finding turns of one owner: hot first, warm where hot cannot answer. The whole of a search on one page.
+
+Plain functions on a block (its lock is taken here), called from a bounded pool and never on the
+event loop. What is asked stands in a frozen `Question`; its vector was computed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.core import Mode, Tier, Turn
+from serve_app.retrieve.expand import named_date
+from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.fuse import ARMS, Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
+from serve_app.stores.block import Block, turn_text
+from serve_app.stores.lexical import LexicalIndex
+from serve_app.stores.terms import code_terms, index_terms, query_terms
+from serve_app.stores.views import day_number
+
+DENSE_DEPTH = 1_024
+"""Vectors of a block that take part in the fusion, best first."""
+
+WARM_CANDIDATES = 100
+"""Turns that each arm of the tables contributes."""
+
+HOT_ANSWERS = 0.45
+"""A best inner product below this means that hot has nothing close, and warm is asked too."""
+
+NO_SPEAKER = -1
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One search. `as_of` is a seq, or None for everything; `now` decides what has expired."""
+
+    query: str
+    mode: Mode
+    k: int
+    now: int
+    filters: Filters = Filters()
+    as_of: int | None = None
+    tiers: frozenset[Tier] = frozenset({"hot", "warm"})
+    weights: FusionWeights = FusionWeights()
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A result: the turn, its fused score, what each arm added, and where it was found."""
+
+    turn: Turn
+    score: float
+    parts: dict[str, float]
+    tier: Tier
+
+
+class WarmTable(Protocol):
+    """What search asks of the tables."""
+
+    def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]: ...
+
+    def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]: ...
+
+
+def search(
+    block: Block,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    table: WarmTable,
+    older: Callable[[str, Sequence[int]], list[Turn]],
+) -> list[Found]:
+    """The best turns, best first. `older(owner, seqs)` reads turns whose content is not resident."""
+    if "hot" not in question.tiers and "warm" not in question.tiers:
+        return []
+    hot = _hot(block, question, vector)
+    if _hot_answers(block, question, hot):
+        return hot.found[: question.k]
+    warm = _warm_turns(block, question, vector, table, older)
+    return _merged(hot, warm, question, vector)
+
+
+class _Hot(NamedTuple):
+    """The block's own best, and their inner products with the query (NaN where not known)."""
+
+    found: list[Found]
+    inner: list[float]
+
+
+def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -> _Hot:
+    with block.lock:
+        n = block.ordinals_until(question.as_of)
+        k = question.k if len(block.turns) == block.total_turns else max(question.k, WARM_CANDIDATES)
+        eligible = _eligible(block, question, n)
+        if not question.query.strip():
+            return _newest(block, eligible, k)
+        dense = None if vector is None else block.dense(vector, n, question.as_of, DENSE_DEPTH)
+        ranking = rank(_evidence(block, question.query, n, eligible, dense), question.mode, k, question.weights)
+        turns = [block.turns[block.seqs[ordinal]] for ordinal in ranking.ordinals.tolist()]
+    inner = [float("nan")] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
+    return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner)
+
+
+def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
+    """Alive, within the filters, not expired."""
+    alive = np.frombuffer(bytes(block.alive[:n]), np.bool_).copy()
+    if question.filters.narrow:
+        admitted = np.zeros(n, np.bool_)
+        for turn in _within_session(block, question.filters.session):
+            ordinal = block.ordinal(turn.seq)
+            if ordinal < n and question.filters.admit(turn):
+                admitted[ordinal] = True
+        alive &= admitted
+    for seq, expires_at in block.expiring.items():
+        if expires_at <= question.now and (ordinal := block.ordinal(seq)) < n:
+            alive[ordinal] = False
+    return alive
+
+
+def _within_session(block: Block, session: str | None) -> list[Turn]:
+    if session is None:
+        return list(block.turns.values())
+    index = block.sessions.get(session)
+    return [block.turns[seq] for seq in index.seqs if seq in block.turns] if index else []
+
+
+def _newest(block: Block, eligible: NDArray[np.bool_], k: int) -> _Hot:
+    """Without a query the newest matches come first."""
+    newest = np.flatnonzero(eligible)[::-1][:k]
+    found = [Found(block.turns[block.seqs[ordinal]], 0.0, {}, "hot") for ordinal in newest.tolist()]
+    return _Hot(found, [float("nan")] * len(found))
+
+
+def _evidence(
+    block: Block, query: str, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
+) -> Evidence:
+    terms = query_terms(query)
+    own, window = block.lexical.scores(terms, n)
+    links = block.lexical.links(n)
+    codes = code_terms(query)
+    return Evidence(
+        own=own,
+        window=window,
+        previous=links.previous,
+        following=links.following,
+        eligible=eligible,
+        dense=dense,
+        code=block.lexical.coverage(codes, n) if codes else None,
+        speaker=speaker_match(frozenset(terms), block.speaker_terms, np.array(block.speaker_of[:n], np.int32)),
+        date=date_match(named_date(query), np.array(block.days[:n], np.int32)),
+    )
+
+
+def _found(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> list[Found]:
+    return [
+        Found(turn, float(score), dict(zip(ARMS, map(float, parts), strict=True)), tier)
+        for turn, score, parts, tier in zip(turns, ranking.scores, ranking.parts, tiers, strict=True)
+    ]
+
+
+def _hot_answers(block: Block, question: Question, hot: _Hot) -> bool:
+    """Whether the block holds all there is, or enough that is close."""
+    if "warm" not in question.tiers or len(block.turns) == block.total_turns:
+        return True
+    if question.filters.narrow or not question.query.strip():
+        return False
+    return len(hot.found) >= question.k and any(inner >= HOT_ANSWERS for inner in hot.inner)
+
+
+def _warm_turns(
+    block: Block,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    table: WarmTable,
+    older: Callable[[str, Sequence[int]], list[Turn]],
+) -> list[tuple[Turn, float]]:
+    """Turns that are not resident, with their inner product (NaN where it is not known)."""
+    if question.filters.narrow or not question.query.strip():
+        pairs = [(turn, float("nan")) for turn in older(block.key, _not_resident(block, question.filters.session))]
+    else:
+        near = [] if vector is None else table.nearest(block.key, vector, WARM_CANDIDATES)
+        known = {turn.seq for turn, _ in near}
+        match = table.matching(block.key, query_terms(question.query), WARM_CANDIDATES)
+        pairs = near + [(turn, float("nan")) for turn, _ in match if turn.seq not in known]
+    return [(turn, score) for turn, score in pairs if _admitted(block, question, turn)]
+
+
+def _not_resident(block: Block, session: str | None) -> list[int]:
+    sessions = block.sessions.values() if session is None else filter(None, [block.sessions.get(session)])
+    return [seq for index in list(sessions) for seq in list(index.seqs) if seq not in block.turns]
+
+
+def _admitted(block: Block, question: Question, turn: Turn) -> bool:
+    """Owner and liveness are looked up again: the tables lag behind what was erased."""
+    return (
+        block.find(turn.session, turn.id) == turn.seq
+        and turn.seq not in block.turns
+        and (question.as_of is None or turn.seq <= question.as_of)
+        and not turn.expired(question.now)
+        and question.filters.admit(turn)
+    )
+
+
+def _merged(
+    hot: _Hot,
+    warm: Sequence[tuple[Turn, float]],
+    question: Question,
+    vector: NDArray[np.float32] | None,
+) -> list[Found]:
+    """Both tiers ranked together, by statistics over the two."""
+    tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found} | {turn.seq: "warm" for turn, _ in warm}
+    turns = {found.turn.seq: found.turn for found in hot.found} | {turn.seq: turn for turn, _ in warm}
+    ordered = [turns[seq] for seq in sorted(turns)]
+    if not question.query.strip():
+        newest = ordered[::-1][: question.k]
+        return [Found(turn, 0.0, {}, tiers[turn.seq]) for turn in newest]
+    scratch, terms, codes = LexicalIndex(), query_terms(question.query), code_terms(question.query)
+    for turn in ordered:
+        scratch.append(index_terms(turn_text(turn)), -1)
+    own, window = scratch.scores(terms)
+    links = scratch.links()
+    evidence = Evidence(
+        own=own,
+        window=window,
+        previous=links.previous,
+        following=links.following,
+        eligible=np.ones(len(ordered), np.bool_),
+        dense=None if vector is None else _known_dense(ordered, hot, warm),
+        code=scratch.coverage(codes) if codes else None,
+        date=date_match(named_date(question.query), _days(ordered)),
+    )
+    ranking = rank(evidence, question.mode, question.k, question.weights)
+    chosen = [ordered[ordinal] for ordinal in ranking.ordinals.tolist()]
+    return _found(chosen, ranking, [tiers[turn.seq] for turn in chosen])
+
+
+def _known_dense(ordered: Sequence[Turn], hot: _Hot, warm: Sequence[tuple[Turn, float]]) -> NDArray[np.float32]:
+    known = {turn.seq: inner for turn, inner in warm}
+    known |= {found.turn.seq: inner for found, inner in zip(hot.found, hot.inner, strict=True)}
+    return np.array([known[turn.seq] for turn in ordered], np.float32)
+
+
+def _days(turns: Sequence[Turn]) -> NDArray[np.int32]:
+    return np.array([day_number(turn.created_at, turn.offset_minutes) for turn in turns], np.int32)

@@ -1,0 +1,187 @@
+"""Text to search terms: the one place that decides what a word is, for turns and for queries.
+
+Promises: the same text gives the same terms in every process. Case, width, accents and English
+inflection do not matter. Scripts that write no spaces are cut into character pairs. A code keeps
+its whole and its parts (`ZX-81Q` gives `zx81q`, `zx` and `81q`), so either finds it. An emoji is a
+term of its own. No character has a meaning in a query. Every part of a long text is covered.
+
+English function words are indexed, and looked for only where a query has nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+import Stemmer
+
+TERM_CHARS_MAX: Final = 128
+"""A longer run of letters is cut here, in the text and in the query alike."""
+
+TERMS_MAX: Final = 400_000
+"""Of a text with more terms, those of its beginning and of its end are kept, half and half."""
+
+STEM_CACHE_WORDS_MAX: Final = 20_000
+"""Stems remembered per thread."""
+
+_UNSPACED: Final = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"  # Hangul
+    "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Kana and iteration marks
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+
+
+def _marks() -> str:
+    """Character class of the vowel signs and other marks that belong to the letter before them."""
+    ranges: list[list[int]] = []
+    for point in range(0x0300, 0xFE00):
+        if unicodedata.category(chr(point)).startswith("M") and not re.match(f"[{_UNSPACED}]", chr(point)):
+            if ranges and ranges[-1][1] == point - 1:
+                ranges[-1][1] = point
+            else:
+                ranges.append([point, point])
+    return "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges)
+
+
+_LETTERS: Final = rf"[^\W_{_UNSPACED}]++(?:[{_marks()}]++[^\W_{_UNSPACED}]*+)*+"
+_WORD: Final = re.compile(rf"{_LETTERS}(?:'{_LETTERS})*+")
+_CODE: Final = re.compile(rf"(?<![^\W_]){_LETTERS}(?:[-_.:/@+#&,]{_LETTERS})++")
+_SURFACE: Final = re.compile(rf"{_LETTERS}(?:[-_.:/@+#&,'\u2019]{_LETTERS})*+")
+_RUN: Final = re.compile(f"[{_UNSPACED}]+")
+_PICTURE: Final = re.compile(
+    "[\U0001f1e6-\U0001f1ff]{2}|[\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
+)
+_SKIN_TONES: Final = frozenset("\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]+")
+_HAS_DIGIT: Final = re.compile(r"\d")
+_APOSTROPHES: Final = ("\u2019", "\u02bc", "\uff07")
+_MEASURE: Final = re.compile(r"\d+(?:am|pm|st|nd|rd|th|s|h|k|m|g|kg|km|cm|mm|min|gb|mb)")
+_WITHOUT_JOINERS: Final = str.maketrans("", "", "-_,")
+
+CODE_DIGITS_MIN: Final = 5
+"""A bare number of fewer digits may be a year, a price or a count; from here on it is an id."""
+
+_ELISION_LETTERS_MIN: Final = 4
+"""A part beside an apostrophe is a word from this length on: `O'Brien` holds `brien`, `don't` no `don`."""
+
+_ENGLISH_FUNCTION_WORDS: Final = """
+    a about also am an and any are as at be been being but by can could did do does doing done for from
+    get got had has have having he her hers him his how i if in into is it its just me must
+    my no not of off on or our ours out over shall she should so some such than that the their theirs them
+    then there these they this those to too up very was we were what when where which while who whom
+    whose why will with would you your yours
+    i'm i've i'll i'd you're you've you'll you'd we're we've we'll we'd they're they've they'll they'd
+    he'll he'd she'll she'd it'll don't doesn't didn't isn't aren't wasn't weren't haven't hasn't hadn't
+    can't couldn't won't wouldn't shouldn't
+"""
+_FUNCTION_WORDS: Final = frozenset(_ENGLISH_FUNCTION_WORDS.split())
+
+
+class _StemmerOfThread(threading.local):
+    """A Snowball stemmer keeps state while it works, so that each thread has its own."""
+
+    def __init__(self) -> None:
+        self.stemmer = Stemmer.Stemmer("english", STEM_CACHE_WORDS_MAX)
+
+
+_of_thread: Final = _StemmerOfThread()
+
+
+def index_terms(text: str) -> list[str]:
+    """All terms that a turn is found by, with repetitions: a bag, whose order carries no meaning."""
+    return _terms(text, singles=True)
+
+
+def query_terms(text: str) -> list[str]:
+    """The terms to look for: like those of a turn, without function words, and pairs only where a run has one."""
+    terms = _terms(text, singles=False)
+    return [term for term in terms if term not in _FUNCTION_STEMS] or terms
+
+
+def is_function_word(word: str) -> bool:
+    """Whether an English word only holds a sentence together (`the`, `which`, `didn't`)."""
+    return _fold(word) in _FUNCTION_WORDS
+
+
+def words(text: str) -> list[str]:
+    """The words of scripts that write spaces, in order and as they are written; a code is one word."""
+    return [found.group() for found in _SURFACE.finditer(text)]
+
+
+def unspaced_runs(text: str) -> list[str]:
+    """The runs of Han, Kana, Hangul, Thai, Lao, Khmer and Burmese letters, in order and as they are written."""
+    return _RUN.findall(text)
+
+
+def code_terms(text: str) -> list[str]:
+    """The codes and ids in a query (`ZX-81Q`, `v1.2.3`, `90331`), each as a turn that holds it is indexed."""
+    folded = _fold(text)
+    joined = _CODE.findall(folded)
+    wholes = [_joined(code) for code in joined if _HAS_DIGIT.search(code)]
+    parts = {part for code in joined for part in _WORD.findall(code)}
+    alone = [word for word in _WORD.findall(folded) if word not in parts and _is_code(word)]
+    return _bounded(wholes + _stems(alone))
+
+
+def _is_code(word: str) -> bool:
+    """A number of several digits, or digits among letters, but no time of day and no ordinal (`7pm`, `3rd`)."""
+    digits = sum(map(str.isdigit, word))
+    return digits >= CODE_DIGITS_MIN if digits == len(word) else digits > 0 and not _MEASURE.fullmatch(word)
+
+
+def _terms(text: str, *, singles: bool) -> list[str]:
+    folded = _fold(text)
+    found = _stems(_WORD.findall(folded))
+    found += map(_joined, _CODE.findall(folded))
+    if not folded.isascii():
+        found += _grams(_RUN.findall(folded), singles=singles)
+        found += [picture for picture in _PICTURE.findall(folded) if picture not in _SKIN_TONES]
+    return _bounded(found)
+
+
+def _fold(text: str) -> str:
+    """One form for what readers take as the same: width, case, Latin, Greek and Cyrillic accents, apostrophes."""
+    if text.isascii():
+        return text.lower()
+    for apostrophe in _APOSTROPHES:
+        text = text.replace(apostrophe, "'")
+    if text.isascii():
+        return text.lower()
+    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold()))
+    return unicodedata.normalize("NFKC", bare).casefold()
+
+
+def _stems(words: list[str]) -> list[str]:
+    """Stems of all words, and of the parts of those with an apostrophe that is no possessive (the stem drops that)."""
+    elided = [word for word in words if "'" in word and not word.endswith("'s")]
+    parts = [part for word in elided for part in word.split("'") if len(part) >= _ELISION_LETTERS_MIN]
+    stems: list[str] = _of_thread.stemmer.stemWords(words + parts)
+    return stems
+
+
+def _joined(code: str) -> str:
+    """A code without the signs that people leave out or vary: `zx-81q` and `zx81q`, `1,200` and `1200` are one."""
+    return code.translate(_WITHOUT_JOINERS)
+
+
+def _grams(runs: Iterable[str], *, singles: bool) -> list[str]:
+    grams: list[str] = []
+    for run in runs:
+        grams += [run[at : at + 2] for at in range(len(run) - 1)]
+        if singles or len(run) == 1:
+            grams += run
+    return grams
+
+
+def _bounded(terms: list[str]) -> list[str]:
+    if len(terms) > TERMS_MAX:
+        terms = terms[: TERMS_MAX // 2] + terms[-TERMS_MAX // 2 :]
+    return [term if len(term) <= TERM_CHARS_MAX else term[:TERM_CHARS_MAX] for term in terms]
+
+
+_FUNCTION_STEMS: Final = frozenset(_stems(sorted(_FUNCTION_WORDS))) | _FUNCTION_WORDS

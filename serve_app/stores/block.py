@@ -1,0 +1,353 @@
+"""One owner's memory in this process: an index of everything, the content of the newest turns, facts, summaries.
+
+A block is the fold of the owner's records in order of seq. It starts from the rows of the tables
+(`restore`) and takes each later record once (`apply`). The content of at most `TURNS_RESIDENT_MAX`
+newest turns is resident; the ids and seqs of all turns always are, so that an append costs the
+same at any length. Whoever touches a block holds its `lock`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Fact, Summary, Turn
+from serve_app.ports import HotIndex
+from serve_app.records import (
+    FactGone,
+    FactPut,
+    Record,
+    SessionGone,
+    SummaryPut,
+    TurnGone,
+    TurnPut,
+    TurnVectors,
+    UserGone,
+    VectorsPut,
+)
+from serve_app.stores.lexical import LexicalIndex
+from serve_app.stores.terms import index_terms, query_terms
+from serve_app.stores.views import contextual_text, day_number
+
+TURNS_RESIDENT_MAX = 4096
+"""Newest turns of one owner whose content and vectors stay in memory; older ones are read from the tables."""
+
+RESIDENT_SLACK = 512
+"""Turns over the bound before the block is rebuilt, so that the rebuild is paid once in so many appends."""
+
+FACT_VERSIONS_MAX = 16
+"""Values of one fact that are kept for `as_of`; older ones are forgotten."""
+
+SUMMARY_VERSIONS_MAX = 8
+"""Summaries of one session that are kept for `as_of`."""
+
+NO_TURN = -1
+
+
+@dataclass(slots=True)
+class SessionIndex:
+    """Ids and seqs of one session's turns, oldest first, resident or not."""
+
+    ids: dict[str, int] = field(default_factory=dict)
+    seqs: list[int] = field(default_factory=list)
+    last_at: int = 0
+    summarised_seq: int = 0
+
+    def add(self, turn_id: str, seq: int, at: int) -> None:
+        self.ids[turn_id] = seq
+        self.seqs.append(seq)
+        self.last_at = at
+
+    def discard(self, turn_id: str) -> None:
+        seq = self.ids.pop(turn_id)
+        del self.seqs[bisect.bisect_left(self.seqs, seq)]
+
+
+@dataclass(slots=True)
+class IndexedTurn:
+    """One row of the restore scan: enough to index a turn whose content stays in the table."""
+
+    seq: int
+    session: str
+    id: str
+    at: int
+
+
+class Block:
+    """See the module. `key` is the owner's key; `hot` the index that holds the vectors of all owners."""
+
+    def __init__(self, key: str, version: EmbeddingVersion, hot: HotIndex) -> None:
+        self.key = key
+        self.lock = threading.RLock()
+        self.applied_seq = 0
+        self.changed_seq = 0  # seq of the latest edit or erasure: contexts as of an earlier seq may differ
+        self.sessions: dict[str, SessionIndex] = {}
+        self.turns: dict[int, Turn] = {}
+        self.facts: dict[str, list[Fact]] = {}
+        self.summaries: dict[str, list[Summary]] = {}
+        self.vectors: dict[int, tuple[int, int]] = {}  # turn seq -> (seq of the record that brought them, parts)
+        self.expiring: dict[int, int] = {}  # turn seq -> when it expires, for resident turns that do
+        self._version = version
+        self._hot = hot
+        self._hot.drop(key)
+        self._clear_columns()
+
+    def _clear_columns(self) -> None:
+        """What is kept by ordinal: one entry for each turn that was indexed since the last rebuild."""
+        self.lexical = LexicalIndex()
+        self.seqs: list[int] = []  # a removed turn leaves its seq behind, as its ordinal stays
+        self.alive = bytearray()
+        self.days = array("i")
+        self.speaker_of = array("i")
+        self.speaker_terms: list[frozenset[str]] = []
+        self._speakers: dict[str, int] = {}
+
+    # ---- reading
+
+    @property
+    def total_turns(self) -> int:
+        return sum(len(session.seqs) for session in self.sessions.values())
+
+    @property
+    def oldest_resident_seq(self) -> int:
+        return next(iter(self.turns), 0)
+
+    def ordinal(self, seq: int) -> int:
+        return bisect.bisect_left(self.seqs, seq)
+
+    def ordinals_until(self, seq: int | None) -> int:
+        """The number of ordinals that existed as of `seq`."""
+        return len(self.seqs) if seq is None else bisect.bisect_right(self.seqs, seq)
+
+    def find(self, session: str, turn_id: str) -> int | None:
+        """The seq of a turn, or None."""
+        index = self.sessions.get(session)
+        return None if index is None else index.ids.get(turn_id)
+
+    def unindexed(self) -> list[Turn]:
+        """Resident turns whose vectors are still to come."""
+        return [turn for turn in self.turns.values() if turn.seq not in self.vectors]
+
+    def dense(self, query: NDArray[np.float32], limit: int, as_of: int | None, depth: int) -> NDArray[np.float32]:
+        """The dense score of each ordinal below `limit`, shape (limit,), NaN where a turn has no vector (yet)."""
+        scores = np.full(limit, np.nan, np.float32)
+        rows, found = self._hot.search(self.key, query, depth)
+        for row, score in zip(rows.tolist(), found.tolist(), strict=True):
+            seq = row // ROWS_PER_TURN_MAX
+            ordinal = self.ordinal(seq)
+            if ordinal >= limit or self.seqs[ordinal] != seq or seq not in self.turns:
+                continue
+            if as_of is not None and self.vectors[seq][0] > as_of:
+                continue
+            if not scores[ordinal] >= score:  # NaN or a worse chunk
+                scores[ordinal] = score
+        return scores
+
+    def fact_at(self, key: str, as_of: int | None) -> Fact | None:
+        versions = self.facts.get(key, ())
+        return next((fact for fact in reversed(versions) if as_of is None or fact.seq <= as_of), None)
+
+    def summary_at(self, session: str, as_of: int | None) -> Summary | None:
+        versions = self.summaries.get(session, ())
+        return next((one for one in reversed(versions) if as_of is None or one.seq <= as_of), None)
+
+    # ---- building
+
+    def restore(
+        self,
+        index: Iterable[IndexedTurn],
+        turns: Iterable[Turn],
+        vectors: Iterable[tuple[int, int, NDArray[np.float32]]],
+        facts: Iterable[Fact],
+        summaries: Iterable[Summary],
+        folded_seq: int,
+    ) -> None:
+        """Take over what the tables hold, each in order of seq. `vectors`: (turn seq, vector seq, (parts, dim))."""
+        for row in index:
+            self.sessions.setdefault(row.session, SessionIndex()).add(row.id, row.seq, row.at)
+        for turn in turns:
+            self._make_resident(turn)
+        for turn_seq, vector_seq, parts in vectors:
+            self._add_vectors(turn_seq, vector_seq, parts)
+        for fact in facts:
+            self._put_fact(fact)
+        for summary in summaries:
+            self._put_summary(summary)
+        self.applied_seq = folded_seq
+
+    def apply(self, record: Record) -> None:
+        """Take one record; one that was taken before changes nothing."""
+        if record.seq <= self.applied_seq:
+            return
+        match record:
+            case TurnPut(turn=turn):
+                self._put_turn(turn)
+            case VectorsPut(items=items, version=version):
+                if version == self._version.name:
+                    for item in items:
+                        self._put_vectors(item, record.seq)
+            case TurnGone():
+                self._forget_turn(record)
+            case SessionGone(session=session):
+                self._forget_session(session, record.seq)
+            case UserGone():
+                self._forget_all(record.seq)
+            case FactPut(fact=fact):
+                self._put_fact(fact)
+            case FactGone(key=key):
+                self.facts.pop(key, None)
+                self.changed_seq = record.seq
+            case SummaryPut(summary=summary):
+                self._put_summary(summary)
+            case _:
+                pass
+        self.applied_seq = record.seq
+
+    def _put_turn(self, turn: Turn) -> None:
+        if turn.rev == turn.seq:
+            self.sessions.setdefault(turn.session, SessionIndex()).add(turn.id, turn.seq, turn.created_at)
+            self._make_resident(turn)
+            return
+        self._drop_summaries(turn.session)
+        self.changed_seq = turn.rev
+        if turn.seq in self.turns:
+            self._remove_vectors(turn.seq)
+            self.turns[turn.seq] = turn
+            self._rebuild()
+
+    def _make_resident(self, turn: Turn) -> None:
+        self.turns[turn.seq] = turn
+        if turn.expires_at is not None:
+            self.expiring[turn.seq] = turn.expires_at
+        self._index(turn)
+        if len(self.turns) > TURNS_RESIDENT_MAX + RESIDENT_SLACK:
+            for seq in list(self.turns)[:-TURNS_RESIDENT_MAX]:
+                del self.turns[seq]
+                self.expiring.pop(seq, None)
+                self._remove_vectors(seq)
+            self._rebuild()
+
+    def _index(self, turn: Turn) -> None:
+        previous = self._previous_ordinal(turn)
+        self.seqs.append(turn.seq)
+        self.alive.append(1)
+        self.days.append(day_number(turn.created_at, turn.offset_minutes))
+        self.speaker_of.append(self._speaker(turn.speaker))
+        self.lexical.append(index_terms(turn_text(turn)), previous)
+
+    def _speaker(self, name: str | None) -> int:
+        if name is None:
+            return NO_TURN
+        if name not in self._speakers:
+            self._speakers[name] = len(self.speaker_terms)
+            self.speaker_terms.append(frozenset(query_terms(name)))
+        return self._speakers[name]
+
+    def _previous_ordinal(self, turn: Turn) -> int:
+        """The ordinal of the turn before this one in its session, if that is resident."""
+        seqs = self.sessions[turn.session].seqs
+        place = bisect.bisect_left(seqs, turn.seq)
+        if place == 0 or seqs[place - 1] not in self.turns:
+            return NO_TURN
+        return self.ordinal(seqs[place - 1])
+
+    def _rebuild(self) -> None:
+        """Index the resident turns afresh: after an edit, or when the oldest have left."""
+        self._clear_columns()
+        for turn in self.turns.values():
+            self._index(turn)
+
+    def _put_vectors(self, item: TurnVectors, seq: int) -> None:
+        turn = self.turns.get(item.turn_seq)
+        if turn is not None and turn.rev == item.rev:
+            self._add_vectors(item.turn_seq, seq, unpack_vectors(item.vectors, self._version.dimension))
+
+    def _add_vectors(self, turn_seq: int, vector_seq: int, parts: NDArray[np.float32]) -> None:
+        if turn_seq not in self.turns:
+            return
+        self._remove_vectors(turn_seq)
+        self._hot.add(self.key, vector_rows(turn_seq, len(parts)), parts)
+        self.vectors[turn_seq] = (vector_seq, len(parts))
+
+    def _remove_vectors(self, turn_seq: int) -> None:
+        _, parts = self.vectors.pop(turn_seq, (0, 0))
+        if parts:
+            self._hot.remove(self.key, vector_rows(turn_seq, parts))
+
+    def _put_fact(self, fact: Fact) -> None:
+        versions = self.facts.setdefault(fact.key, [])
+        versions.append(fact)
+        del versions[:-FACT_VERSIONS_MAX]
+
+    def _put_summary(self, summary: Summary) -> None:
+        session = self.sessions.get(summary.session)
+        if session is None:
+            return
+        versions = self.summaries.setdefault(summary.session, [])
+        versions.append(summary)
+        del versions[:-SUMMARY_VERSIONS_MAX]
+        session.summarised_seq = summary.last_seq
+
+    # ---- forgetting
+
+    def _forget_turn(self, record: TurnGone) -> None:
+        session = self.sessions.get(record.session)
+        if session is None or session.ids.get(record.turn_id) != record.turn_seq:
+            return
+        session.discard(record.turn_id)
+        self._forget_content(record.turn_seq)
+        self._drop_summaries(record.session)
+        if not session.seqs:
+            del self.sessions[record.session]
+        self.changed_seq = record.seq
+
+    def _forget_session(self, session: str, seq: int) -> None:
+        gone = self.sessions.pop(session, None)
+        self.summaries.pop(session, None)
+        for turn_seq in gone.seqs if gone else ():
+            self._forget_content(turn_seq)
+        self.changed_seq = seq
+
+    def _forget_all(self, seq: int) -> None:
+        self.sessions, self.turns, self.expiring = {}, {}, {}
+        self.facts, self.summaries, self.vectors = {}, {}, {}
+        self._clear_columns()
+        self._hot.drop(self.key)
+        self.changed_seq = seq
+
+    def _forget_content(self, turn_seq: int) -> None:
+        if self.turns.pop(turn_seq, None) is not None:
+            self.expiring.pop(turn_seq, None)
+            self._remove_vectors(turn_seq)
+            self.alive[self.ordinal(turn_seq)] = 0
+            self.lexical.remove(self.ordinal(turn_seq))
+
+    def _drop_summaries(self, session: str) -> None:
+        """Forget a session's summaries: they may quote a turn that has changed or gone."""
+        self.summaries.pop(session, None)
+        if session in self.sessions:
+            self.sessions[session].summarised_seq = 0
+
+
+def turn_text(turn: Turn) -> str:
+    """The text of a turn as it is indexed and embedded: who said it, when, and what."""
+    return contextual_text(turn.speaker, turn.role, turn.created_at, turn.offset_minutes, turn.text)
+
+
+def vector_rows(turn_seq: int, parts: int) -> NDArray[np.int64]:
+    return np.arange(parts, dtype=np.int64) + turn_seq * ROWS_PER_TURN_MAX
+
+
+def pack_vectors(parts: NDArray[np.float32]) -> bytes:
+    """Float16, little endian: half the bytes, and the same value in the log, the tables and memory."""
+    return parts.astype("<f2").tobytes()
+
+
+def unpack_vectors(packed: bytes, dimension: int) -> NDArray[np.float32]:
+    return np.frombuffer(packed, "<f2").reshape(-1, dimension).astype(np.float32)

@@ -1,0 +1,340 @@
+"""The warm tables: one LanceDB table a shard, holding what the log's folded part says.
+
+A row is a turn, a further chunk of a long turn, a version of a fact, a summary, the state of an
+erasure, or the one watermark. Its key `row` is `seq * ROWS_PER_TURN_MAX + part`; its `rev` is the
+seq of the record that last wrote it, and a merge never replaces a newer `rev`. The watermark is
+written in the same commit as the rows it stands for. Filters are expressions, never strings.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import lancedb
+import lancedb.index as index_kinds
+import msgspec
+import numpy as np
+import pyarrow as pa
+from lancedb.expr import Expr, col, lit
+from lancedb.query import MatchQuery
+from numpy.typing import NDArray
+
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Fact, Summary, Turn
+from serve_app.errors import StorageFull, StoreUnavailable
+from serve_app.records import Erasure
+
+WATERMARK_ROW = -1
+LOAD_ROWS_MAX = 10_000_000
+"""LanceDB answers ten rows unless told otherwise; a scan of one owner asks for at most this many."""
+COMPACT_FRAGMENTS = 24
+"""Small fragments that the writer lets gather before it compacts."""
+VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
+
+Where = Expr
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row to be merged. `body` is the packed value; `vector` and `vector_seq` may come later."""
+
+    row: int
+    rev: int
+    kind: str
+    owner: str
+    seq: int
+    session: str = ""
+    id: str = ""
+    created_at: int = 0
+    terms: str = ""
+    body: bytes = b""
+    vector_rev: int = 0
+    vector_seq: int = 0
+    vector: bytes | None = None
+
+
+class VectorRow(msgspec.Struct, frozen=True):
+    """The vector of a turn whose row is in the table already; taken only if `rev` is still the turn's."""
+
+    row: int
+    rev: int
+    vector_seq: int
+    vector: bytes
+
+
+class StoredOwner(msgspec.Struct, frozen=True):
+    """What the table holds of one owner, each part in order of seq."""
+
+    index: tuple[tuple[int, str, str, int], ...]
+    turns: tuple[Turn, ...]
+    vectors: tuple[tuple[int, int, NDArray[np.float32]], ...]
+    facts: tuple[Fact, ...]
+    summaries: tuple[Summary, ...]
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, OSError, ValueError) as error:
+        if "No space left" in str(error) or "os error 28" in str(error):
+            raise StorageFull("no room left for the tables") from error
+        raise StoreUnavailable(f"the tables do not answer: {error}") from error
+
+
+def owned(owner: str) -> Where:
+    return col("owner") == lit(owner)
+
+
+def before(seq: int) -> Where:
+    return col("seq") < lit(seq)
+
+
+def of_session(session: str) -> Where:
+    return col("session") == lit(session)
+
+
+def of_kind(kind: str) -> Where:
+    return col("kind") == lit(kind)
+
+
+def of_id(identifier: str) -> Where:
+    return col("id") == lit(identifier)
+
+
+def of_seq(seq: int) -> Where:
+    return col("seq") == lit(seq)
+
+
+def either(one: Where, other: Where) -> Where:
+    return one.or_(other)
+
+
+def every(*conditions: Where) -> Where:
+    whole = conditions[0]
+    for condition in conditions[1:]:
+        whole = whole.and_(condition)
+    return whole
+
+
+class RecordTable:
+    """The table of one shard. Called from any thread; written by the shard's writer only."""
+
+    def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
+        self._version = version
+        self._vector = f"v_{version.name}"
+        with _translated():
+            database = lancedb.connect(uri, storage_options=dict(options) or None)
+            if name in database.table_names(limit=100_000):
+                self._table = database.open_table(name)
+            else:
+                self._table = database.create_table(name, schema=self._schema())
+                self._build_indexes()
+
+    def _schema(self) -> pa.Schema:
+        integers = ["row", "rev", "seq", "created_at", "vector_rev", "vector_seq"]
+        texts = ["kind", "owner", "session", "id", "terms"]
+        vector = pa.list_(pa.float16(), self._version.dimension)
+        return pa.schema(
+            [(name, pa.int64()) for name in integers]
+            + [(name, pa.string()) for name in texts]
+            + [("body", pa.binary()), (self._vector, vector)]
+        )
+
+    def _build_indexes(self) -> None:
+        for name in ("owner", "row", "seq"):
+            self._table.create_index(name, config=index_kinds.BTree())
+        self._build_text_index()
+
+    def _build_text_index(self) -> None:
+        """Terms come ready from `terms.index_terms`, so the tables find what memory finds: split at blanks only."""
+        config = index_kinds.FTS(
+            base_tokenizer="whitespace",
+            max_token_length=None,
+            lower_case=False,
+            stem=False,
+            remove_stop_words=False,
+            ascii_folding=False,
+            with_position=False,
+        )
+        self._table.create_index("terms", config=config, replace=True)
+
+    # ---- writing
+
+    def merge(self, rows: Sequence[Row], folded_seq: int) -> None:
+        """Insert or update `rows` and set the watermark, in one commit."""
+        mark = Row(row=WATERMARK_ROW, rev=folded_seq, kind="watermark", owner="", seq=folded_seq)
+        with _translated():
+            (
+                self._table.merge_insert("row")
+                .when_matched_update_all(where="target.rev < source.rev")
+                .when_not_matched_insert_all()
+                .execute(self._arrow([*rows, mark]), on_bad_vectors="null")
+            )
+
+    def _arrow(self, rows: Sequence[Row]) -> pa.Table:
+        schema = self._schema()
+        columns = [pa.array([getattr(row, name) for row in rows], schema.field(name).type) for name in schema.names[:-1]]
+        return pa.table([*columns, self._vectors([row.vector for row in rows])], schema=schema)
+
+    def _vectors(self, packed: Sequence[bytes | None]) -> pa.Array:
+        dimension = self._version.dimension
+        empty = bytes(2 * dimension)
+        values = np.frombuffer(b"".join(one or empty for one in packed), "<f2")
+        missing = pa.array([one is None for one in packed], pa.bool_())
+        return pa.FixedSizeListArray.from_arrays(pa.array(values), dimension, mask=missing)
+
+    def merge_vectors(self, rows: Sequence[VectorRow]) -> None:
+        """Give turns that are in the table their vectors; one whose turn has changed meanwhile is ignored."""
+        if not rows:
+            return
+        columns: dict[str, Any] = {
+            name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in ("row", "rev", "vector_seq")
+        }
+        columns["vector_rev"] = columns["rev"]
+        columns[self._vector] = self._vectors([row.vector for row in rows])
+        with _translated():
+            merge = self._table.merge_insert("row").when_matched_update_all(where="target.rev = source.rev")
+            merge.execute(pa.table(columns), on_bad_vectors="null")
+
+    def delete(self, where: Where) -> int:
+        """Remove rows; gives their number. Their bytes leave with `purge`."""
+        with _translated():
+            return int(self._table.delete(where).num_deleted_rows)
+
+    def compact(self) -> None:
+        """Merge small fragments and index what is new, once enough has gathered."""
+        with _translated():
+            if self.fragments() >= COMPACT_FRAGMENTS:
+                self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
+
+    def purge(self) -> None:
+        """Rewrite what holds deleted rows, rebuild the text index, and drop every older version."""
+        with _translated():
+            self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
+            self._build_indexes()
+            self._table.cleanup_old_versions(datetime.timedelta(0))
+
+    # ---- reading
+
+    def folded_seq(self) -> int:
+        """The seq up to which the log is in this table."""
+        found = self._scan(col("row") == lit(WATERMARK_ROW), ["seq"])
+        return int(found["seq"][0].as_py()) if found.num_rows else 0
+
+    def load(self, owner: str, resident: int) -> StoredOwner:
+        """All of one owner; the bodies and vectors of the newest `resident` turns only."""
+        light = self._scan(owned(owner), ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
+        rows = [row for row in light.to_pylist() if row["kind"] == "turn"]
+        index = tuple((row["seq"], row["session"], row["id"], row["created_at"]) for row in rows)
+        first = rows[-resident]["seq"] if len(rows) > resident else 0
+        heavy = self._scan(
+            every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq") >= lit(first)),
+            ["row", "kind", "seq", "body", "rev", "vector_rev", "vector_seq", self._vector],
+        ).sort_by("row")
+        turns = tuple(_turn(body) for body, kind in _pairs(heavy, "body", "kind") if kind == "turn")
+        others = self._scan(every(owned(owner), col("kind").isin(["fact", "summary"])), ["seq", "kind", "body"])
+        bodies = list(_pairs(others.sort_by("seq"), "body", "kind"))
+        return StoredOwner(
+            index=index,
+            turns=turns,
+            vectors=tuple(self._read_vectors(heavy)),
+            facts=tuple(msgspec.msgpack.decode(body, type=Fact) for body, kind in bodies if kind == "fact"),
+            summaries=tuple(msgspec.msgpack.decode(body, type=Summary) for body, kind in bodies if kind == "summary"),
+        )
+
+    def _read_vectors(self, table: pa.Table) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+        """(turn seq, vector seq, parts) of each turn that has its vectors; `table` is sorted by row."""
+        parts: dict[int, list[NDArray[np.float32]]] = {}
+        vector_seqs: dict[int, int] = {}
+        for row in table.select(["seq", "rev", "vector_rev", "vector_seq", self._vector]).to_pylist():
+            if row["vector_rev"] == row["rev"] and row[self._vector] is not None:
+                parts.setdefault(row["seq"], []).append(np.asarray(row[self._vector], np.float32))
+                vector_seqs[row["seq"]] = row["vector_seq"]
+        for seq, found in parts.items():
+            yield seq, vector_seqs[seq], np.stack(found)
+
+    def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
+        """The turns with these seqs that are the owner's, oldest first."""
+        if not seqs:
+            return []
+        where = every(owned(owner), of_kind("turn"), col("seq").isin(list(seqs)))
+        return [_turn(body) for body in self._scan(where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()]
+
+    def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
+        """The owner's turns with the largest inner product, exactly (no vector index), best first."""
+        where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
+        with _translated():
+            found = (
+                self._table.search(query, vector_column_name=self._vector)
+                .distance_type("dot")
+                .bypass_vector_index()
+                .where(where)
+                .select(["seq", "_distance"])
+                .limit(k)
+                .to_list()
+            )
+        best: dict[int, float] = {}
+        for row in found:
+            best[row["seq"]] = max(best.get(row["seq"], -2.0), 1.0 - row["_distance"])
+        return [(turn, best[turn.seq]) for turn in self.turns(owner, list(best))]
+
+    def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]:
+        """The owner's turns that hold any of the terms, by the table's BM25."""
+        if not terms:
+            return []
+        with _translated():
+            found = (
+                self._table.search(MatchQuery(" ".join(terms), "terms"))
+                .where(every(owned(owner), of_kind("turn")))
+                .select(["seq", "_score"])
+                .limit(k)
+                .to_list()
+            )
+        scores = {row["seq"]: row["_score"] for row in found}
+        return [(turn, scores[turn.seq]) for turn in self.turns(owner, list(scores))]
+
+    def without_vectors(self) -> list[tuple[str, int, int]]:
+        """(owner, seq, rev) of turns whose vectors are still to come."""
+        found = self._scan(every(of_kind("turn"), col("vector_rev") < col("rev")), ["owner", "seq", "rev"])
+        return [(row["owner"], row["seq"], row["rev"]) for row in found.to_pylist()]
+
+    def erasures(self) -> list[Erasure]:
+        bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()
+        return [msgspec.msgpack.decode(body, type=Erasure) for body in bodies]
+
+    def fragments(self) -> int:
+        with _translated():
+            return int(self._table.stats()["fragment_stats"]["num_fragments"])
+
+    def versions(self) -> int:
+        with _translated():
+            return len(self._table.list_versions())
+
+    def _scan(self, where: Where, columns: Sequence[str]) -> pa.Table:
+        with _translated():
+            return self._table.search().where(where).select(list(columns)).limit(LOAD_ROWS_MAX).to_arrow()
+
+
+def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
+    return Row(
+        row=turn.seq * ROWS_PER_TURN_MAX,
+        rev=turn.rev,
+        kind="turn",
+        owner=owner,
+        seq=turn.seq,
+        session=turn.session,
+        id=turn.id,
+        created_at=turn.created_at,
+        terms=" ".join(terms),
+        body=msgspec.msgpack.encode(turn),
+    )
+
+
+def _turn(body: bytes) -> Turn:
+    return msgspec.msgpack.decode(body, type=Turn)
+
+
+def _pairs(table: pa.Table, first: str, second: str) -> Iterator[tuple[Any, Any]]:
+    return zip(table[first].to_pylist(), table[second].to_pylist(), strict=True)

@@ -1,0 +1,192 @@
+"""The writer of one shard: a thread that turns what is asked into durable records, one group commit after another.
+
+What arrives while a commit is in flight goes into the next one; there is no timer. An operation is
+prepared against the state after all earlier ones, its records are appended with those of its
+batch, and its future resolves only when they are durable and applied. A batch that cannot be made
+durable changes nothing and fails each of its operations.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from serve_app.core import Receipt, Turn
+from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
+from serve_app.records import Record, decode_record, encode_record
+from serve_app.stores.log import Entry
+from serve_app.write.shard import Shard
+
+QUEUE_WEIGHT_MAX = 20_000
+"""Turns (or other records) that may wait for the writer of a shard; beyond it callers are sent away."""
+
+BATCH_WEIGHT_MAX = 2_000
+"""Turns (or other records) in one group commit."""
+
+TAIL_RECORDS_MAX = 200_000
+"""Records that may wait for a fold; beyond it (the tables refuse) callers are sent away."""
+
+
+class Draft:
+    """The records of the batch in the making, and the turns that it will have stored."""
+
+    def __init__(self, shard: Shard, now: int) -> None:
+        self.shard = shard
+        self.now = now
+        self.records: list[Record] = []
+        self.new_turns: dict[tuple[str, str, str], Turn] = {}
+        self._next_seq = shard.log.next_seq
+
+    def seq(self) -> int:
+        """The next position in the log; each is given once."""
+        seq = self._next_seq
+        self._next_seq += 1
+        return seq
+
+    def add(self, record: Record) -> None:
+        self.records.append(record)
+        if self.records[-1].seq != self._next_seq - 1:
+            raise AssertionError("a record must carry the seq that was drawn for it")
+
+
+class Operation:
+    """One thing asked of the writer. `prepare` runs on the writer's thread and may refuse by raising."""
+
+    owner: str
+    weight = 1
+    exclusive = True
+    """Whether it must see its owner as the batch leaves it, so that it never shares a batch with its owner's others."""
+
+    def prepare(self, draft: Draft) -> Any:
+        """Add records to the draft (all or none) and give the result of the operation."""
+        raise NotImplementedError
+
+
+Outcome = tuple[Any, Receipt]
+
+
+class ShardWriter:
+    """Owns the shard's queue and thread. `submit` may be called from any thread."""
+
+    def __init__(self, shard: Shard, clock: Callable[[], int], committed: Callable[[Shard, list[Record]], None]) -> None:
+        self.shard = shard
+        self._clock = clock
+        self._committed = committed
+        self._queue: deque[tuple[Operation, Future[Outcome]]] = deque()
+        self._weight = 0
+        self._closed = False
+        self._wake = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=f"writer-{shard.number}", daemon=True)
+        self._thread.start()
+
+    def submit(self, operation: Operation) -> Future[Outcome]:
+        """Raises Overloaded when the queue is full; nothing of the operation was taken then."""
+        future: Future[Outcome] = Future()
+        with self._wake:
+            if self._closed:
+                raise StoreUnavailable("the writer of this shard has stopped")
+            if self._weight and self._weight + operation.weight > QUEUE_WEIGHT_MAX:
+                raise Overloaded("the write queue of this shard is full")
+            if self.shard.tail_length() > TAIL_RECORDS_MAX:
+                raise Overloaded("the tables do not take what is written; the log is at its bound")
+            self._queue.append((operation, future))
+            self._weight += operation.weight
+            self._wake.notify()
+        return future
+
+    @property
+    def waiting(self) -> int:
+        return self._weight
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Commit what waits, then end."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while batch := self._next_batch():
+                self._commit(batch)
+        finally:
+            self._fail_waiting()
+
+    def _next_batch(self) -> list[tuple[Operation, Future[Outcome]]]:
+        """All that waits, up to the bound, and up to an operation that must see its owner's others committed."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._queue or self._closed)
+            batch: list[tuple[Operation, Future[Outcome]]] = []
+            shared: set[str] = set()
+            exclusive: set[str] = set()
+            weight = 0
+            while self._queue and weight < BATCH_WEIGHT_MAX:
+                operation = self._queue[0][0]
+                if operation.owner in exclusive or (operation.exclusive and operation.owner in shared):
+                    break
+                (exclusive if operation.exclusive else shared).add(operation.owner)
+                batch.append(self._queue.popleft())
+                weight += operation.weight
+            self._weight -= weight
+            return batch
+
+    def _commit(self, batch: list[tuple[Operation, Future[Outcome]]]) -> None:
+        """Settle, prepare, append, apply, acknowledge."""
+        try:
+            self._settle()
+        except MemstrataError as error:
+            _fail([future for _, future in batch], error)
+            return
+        draft = Draft(self.shard, self._clock())
+        tried = [(self._prepare(operation, future, draft), future) for operation, future in batch]
+        prepared = [(result[0], future) for result, future in tried if result is not None]
+        try:
+            if draft.records:
+                self.shard.log.append([Entry(record.seq, encode_record(record)) for record in draft.records])
+        except MemstrataError as error:
+            _fail([future for _, future in prepared], error)
+            return
+        self.shard.take(draft.records)
+        receipt = Receipt(self.shard.number, self.shard.applied_seq)
+        for result, future in prepared:
+            future.set_result((result, receipt))
+        self._committed(self.shard, draft.records)
+
+    def _settle(self) -> None:
+        """Take up a batch whose append failed and that is in the log all the same."""
+        records = [decode_record(entry.payload) for entry in self.shard.log.settle()]
+        if records:
+            self.shard.take(records)
+            self._committed(self.shard, records)
+
+    def _prepare(self, operation: Operation, future: Future[Outcome], draft: Draft) -> tuple[Any] | None:
+        """The result of the operation in a tuple, or None where it was refused."""
+        try:
+            return (operation.prepare(draft),)
+        except Exception as error:  # the caller of `submit` gets it; the writer goes on with the others
+            future.set_exception(error)
+            return None
+
+    def _fail_waiting(self) -> None:
+        with self._wake:
+            self._closed = True
+            waiting, self._queue = self._queue, deque()
+        _fail([future for _, future in waiting], StoreUnavailable("the writer of this shard has stopped"))
+
+
+def _fail(futures: Iterable[Future[Outcome]], error: MemstrataError) -> None:
+    for future in futures:
+        future.set_exception(error)
+
+
+def microseconds() -> int:
+    """The service's clock: microseconds since the epoch, UTC."""
+    return time.time_ns() // 1000

@@ -1,0 +1,161 @@
+"""Folding: what the log's tail says becomes rows of the table, with the watermark in the same commit.
+
+Deletions go first, then vectors of rows that are there already, then all new rows with the
+watermark. Each step can be repeated, so a crash between them only means that the fold is done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import msgspec
+
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
+from serve_app.records import (
+    Erasure,
+    ErasureDone,
+    FactGone,
+    FactPut,
+    Record,
+    SessionGone,
+    SummaryPut,
+    TurnGone,
+    TurnPut,
+    TurnVectors,
+    UserGone,
+    VectorsPut,
+)
+from serve_app.stores import lance
+from serve_app.stores.block import turn_text
+from serve_app.stores.lance import RecordTable, Row, VectorRow, Where, every, turn_row
+from serve_app.stores.terms import index_terms
+from serve_app.write.shard import Shard
+
+FOLD_RECORDS_MAX = 4_000
+"""Records that one merge takes, which bounds its time and memory; a longer tail takes several."""
+
+DELETIONS_A_COMMIT = 50
+"""Conditions that one delete of the table joins, which bounds the depth of its expression."""
+
+
+def fold(shard: Shard) -> int:
+    """Bring the shard's table up to the newest durable record; gives that seq."""
+    tail = shard.tail()
+    for start in range(0, len(tail), FOLD_RECORDS_MAX):
+        piece = tail[start : start + FOLD_RECORDS_MAX]
+        planned = FoldPlan(shard.version)
+        for record in piece:
+            planned.take(record)
+        planned.merge_into(shard.table, piece[-1].seq)
+        shard.folded(piece[-1].seq)
+    shard.table.compact()
+    return shard.folded_seq
+
+
+class FoldPlan:
+    """The net effect of a piece of the tail on the table. `take` its records in order of seq."""
+
+    def __init__(self, version: EmbeddingVersion) -> None:
+        self._version = version
+        self.rows: dict[int, Row] = {}
+        self.vectors: list[VectorRow] = []
+        self.deletions: list[Where] = []
+
+    def merge_into(self, table: RecordTable, folded_seq: int) -> None:
+        for start in range(0, len(self.deletions), DELETIONS_A_COMMIT):
+            table.delete(reduce(lance.either, self.deletions[start : start + DELETIONS_A_COMMIT]))
+        table.merge_vectors(self.vectors)
+        table.merge(list(self.rows.values()), folded_seq)
+
+    def take(self, record: Record) -> None:
+        match record:
+            case TurnPut(owner=owner, turn=turn):
+                self._put_turn(owner, turn)
+            case VectorsPut():
+                self._put_vectors(record)
+            case TurnGone(seq=seq, owner=owner, session=session, turn_seq=turn_seq):
+                self._forget_summaries(owner, session, seq)
+                self._forget(every(lance.owned(owner), lance.of_seq(turn_seq)), lambda row: row.seq == turn_seq)
+            case SessionGone(seq=seq, owner=owner, session=session):
+                where = every(lance.owned(owner), lance.of_session(session), lance.before(seq))
+                self._forget(where, lambda row: row.owner == owner and row.session == session)
+            case UserGone(seq=seq, owner=owner, erasure=erasure):
+                self._forget(every(lance.owned(owner), lance.before(seq)), lambda row: row.owner == owner)
+                self._put(_row(seq, "erasure", "", erasure.id, erasure))
+            case ErasureDone(seq=seq, erasure=erasure):
+                self._put_erasure(seq, erasure)
+            case FactPut(owner=owner, fact=fact):
+                self._put(_row(fact.seq, "fact", owner, fact.key, fact))
+            case FactGone(seq=seq, owner=owner, key=key):
+                where = every(lance.owned(owner), lance.of_kind("fact"), lance.of_id(key), lance.before(seq))
+                self._forget(where, lambda row: (row.owner, row.kind, row.id) == (owner, "fact", key))
+            case SummaryPut(owner=owner, summary=one):
+                self._put(_row(one.seq, "summary", owner, str(one.seq), one, one.session))
+
+    def _put(self, row: Row) -> None:
+        self.rows[row.row] = row
+
+    def _forget(self, where: Where, planned: Callable[[Row], bool]) -> None:
+        """Delete what the table holds, and drop what this plan was about to add."""
+        self.deletions.append(where)
+        for key in [row.row for row in self.rows.values() if planned(row)]:
+            del self.rows[key]
+
+    def _forget_summaries(self, owner: str, session: str, seq: int) -> None:
+        """A summary may quote a turn that changed: all earlier ones of the session go."""
+        where = every(lance.owned(owner), lance.of_kind("summary"), lance.of_session(session), lance.before(seq))
+        self._forget(where, lambda row: (row.owner, row.kind, row.session) == (owner, "summary", session))
+
+    def _put_turn(self, owner: str, turn: Turn) -> None:
+        if turn.rev != turn.seq:
+            self._forget_summaries(owner, turn.session, turn.rev)
+            chunks = every(lance.owned(owner), lance.of_seq(turn.seq), lance.of_kind("chunk"))
+            self._forget(chunks, lambda row: row.seq == turn.seq and row.kind == "chunk")
+        self._put(turn_row(owner, turn, index_terms(turn_text(turn))))
+
+    def _put_vectors(self, record: VectorsPut) -> None:
+        if record.version != self._version.name:
+            return
+        size = 2 * self._version.dimension
+        for item in record.items:
+            first, *more = (item.vectors[at : at + size] for at in range(0, len(item.vectors), size))
+            self._put_first_vector(item, record.seq, first)
+            for part, vector in enumerate(more, 1):
+                self._put(_chunk_row(record, item, part, vector))
+
+    def _put_first_vector(self, item: TurnVectors, seq: int, vector: bytes) -> None:
+        key = item.turn_seq * ROWS_PER_TURN_MAX
+        row = self.rows.get(key)
+        if row is None:
+            self.vectors.append(VectorRow(key, item.rev, seq, vector))
+        elif row.rev == item.rev:
+            self._put(msgspec.structs.replace(row, vector=vector, vector_rev=item.rev, vector_seq=seq))
+
+    def _put_erasure(self, seq: int, erasure: Erasure) -> None:
+        """The finished state replaces the pending one."""
+        where = every(lance.of_kind("erasure"), lance.of_id(erasure.id))
+        self._forget(where, lambda row: (row.kind, row.id) == ("erasure", erasure.id))
+        self._put(_row(seq, "erasure", "", erasure.id, erasure))
+
+
+def _row(seq: int, kind: str, owner: str, identifier: str, value: msgspec.Struct, session: str = "") -> Row:
+    body = msgspec.msgpack.encode(value)
+    key = seq * ROWS_PER_TURN_MAX
+    return Row(row=key, rev=seq, kind=kind, owner=owner, seq=seq, session=session, id=identifier, body=body)
+
+
+def _chunk_row(record: VectorsPut, item: TurnVectors, part: int, vector: bytes) -> Row:
+    """A further vector of a long turn; it lies beside the turn's row and leaves with it."""
+    return Row(
+        row=item.turn_seq * ROWS_PER_TURN_MAX + part,
+        rev=item.rev,
+        kind="chunk",
+        owner=record.owner,
+        seq=item.turn_seq,
+        session=item.session,
+        id=item.turn_id,
+        vector_rev=item.rev,
+        vector_seq=record.seq,
+        vector=vector,
+    )

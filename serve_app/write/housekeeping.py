@@ -1,0 +1,141 @@
+"""Maintenance of all shards by one thread: fold, drop folded segments, purge what was erased, close erasures.
+
+Nothing here is on a request's path. Trouble with a store is kept for `/readyz` and tried again at
+the next round; the log holds what could not be folded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from serve_app.errors import StorageTrouble
+from serve_app.write.commit import Draft, Operation, ShardWriter
+from serve_app.write.fold import fold
+from serve_app.write.operations import CloseErasure
+from serve_app.write.shard import Shard
+
+_log = logging.getLogger(__name__)
+
+
+class FoldOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When the tail of a shard's log is folded into its table: whichever comes first."""
+
+    records: int = 2_000
+    segments: int = 1_000
+    age_s: float = 60.0
+    round_s: float = 1.0
+    purge_every_s: float = 30.0
+
+
+class DropSegments(Operation):
+    """Remove the segments that the table holds; on the writer's thread, which owns the log."""
+
+    owner = ""
+    exclusive = False
+
+    def prepare(self, draft: Draft) -> int:
+        return draft.shard.log.drop_through(draft.shard.folded_seq)
+
+
+@dataclass
+class Upkeep:
+    """What the housekeeper remembers of one shard."""
+
+    lock: threading.Lock
+    folded_at: float
+    purged_at: float = 0.0
+    trouble: str | None = None
+
+
+class Housekeeper:
+    def __init__(self, writers: Sequence[ShardWriter], options: FoldOptions) -> None:
+        self._writers = writers
+        self._options = options
+        self._upkeep = [Upkeep(threading.Lock(), time.monotonic()) for _ in writers]
+        self._wake = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Look at the shards now: an erasure waits, or a tail has grown."""
+        self._wake.set()
+
+    def trouble(self) -> dict[int, str]:
+        """Shards whose last maintenance failed, with the reason."""
+        return {number: upkeep.trouble for number, upkeep in enumerate(self._upkeep) if upkeep.trouble}
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+        self._thread.join()
+
+    def fold_now(self, number: int) -> int:
+        """Fold one shard, drop its folded segments; gives the seq up to which the table now is."""
+        with self._upkeep[number].lock:
+            folded = fold(self._writers[number].shard)
+            self._upkeep[number].folded_at = time.monotonic()
+        self._writers[number].submit(DropSegments()).result()
+        return folded
+
+    def purge_now(self, number: int) -> None:
+        """Fold, then rewrite the table's files without what was erased."""
+        shard = self._writers[number].shard
+        shard.purge_due = False
+        self.fold_now(number)
+        with self._upkeep[number].lock:
+            shard.table.purge()
+            self._upkeep[number].purged_at = time.monotonic()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.wait(self._options.round_s)
+            self._wake.clear()
+            for number, writer in enumerate(self._writers):
+                if not self._closed:
+                    self._tend(number, writer.shard)
+
+    def _tend(self, number: int, shard: Shard) -> None:
+        try:
+            if self._erasing(shard):
+                self._finish_erasures(number, shard)
+            elif self._purge_is_due(number, shard):
+                self.purge_now(number)
+            elif self._fold_is_due(number, shard):
+                self.fold_now(number)
+            self._upkeep[number].trouble = None
+        except StorageTrouble as error:
+            if self._upkeep[number].trouble is None:
+                _log.warning("maintenance of shard %d failed, will be tried again: %s", number, error)
+            self._upkeep[number].trouble = str(error)
+
+    def _erasing(self, shard: Shard) -> bool:
+        return any(erasure.completed_at is None for erasure in list(shard.erasures.values()))
+
+    def _finish_erasures(self, number: int, shard: Shard) -> None:
+        """Those that were running before the purge are done after it."""
+        running = [erasure for erasure in list(shard.erasures.values()) if erasure.completed_at is None]
+        self.purge_now(number)
+        for erasure in running:
+            self._writers[number].submit(CloseErasure(erasure)).result()
+
+    def _purge_is_due(self, number: int, shard: Shard) -> bool:
+        return shard.purge_due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s
+
+    def _fold_is_due(self, number: int, shard: Shard) -> bool:
+        tail = shard.tail_length()
+        if tail == 0:
+            self._upkeep[number].folded_at = time.monotonic()
+            return False
+        aged = time.monotonic() - self._upkeep[number].folded_at > self._options.age_s
+        return aged or tail >= self._options.records or shard.log.segment_count >= self._options.segments

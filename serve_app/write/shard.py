@@ -1,0 +1,203 @@
+"""One shard's state in this process: its log, its table, the tail between them, and the blocks in memory.
+
+Promises: a block handed out has taken every record up to `applied_seq` that is its owner's; the
+tail holds exactly the records that the table does not; what leaves memory can be loaded again.
+Only the writer (write/commit.py) calls `take`; only the folder (write/fold.py) calls `folded`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from serve_app.core import EmbeddingVersion, Turn
+from serve_app.errors import StoreUnavailable
+from serve_app.ports import HotIndex
+from serve_app.records import (
+    Erasure,
+    ErasureDone,
+    FactGone,
+    Record,
+    SessionGone,
+    TurnGone,
+    TurnPut,
+    UserGone,
+    VectorsPut,
+)
+from serve_app.stores.block import TURNS_RESIDENT_MAX, Block, IndexedTurn
+from serve_app.stores.lance import RecordTable
+from serve_app.stores.log import ShardLog
+
+LOAD_ATTEMPTS = 5
+"""A load that a fold overtakes starts again; folds are seconds apart, so this many are never needed."""
+
+
+class Shard:
+    def __init__(
+        self,
+        number: int,
+        log: ShardLog,
+        table: RecordTable,
+        version: EmbeddingVersion,
+        hot: HotIndex,
+        turns_resident: int,
+    ) -> None:
+        self.number = number
+        self.log = log
+        self.table = table
+        self.version = version
+        self.applied_seq = 0
+        self.folded_seq = 0
+        self.erasures: dict[str, Erasure] = {}
+        self.pending: dict[int, tuple[str, int]] = {}  # turn seq -> (owner, rev) of turns without vectors
+        self.loads = 0
+        self.purge_due = False  # something was edited or erased since the last purge of the table
+        self._hot = hot
+        self._turns_resident = turns_resident
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[str, Block] = OrderedDict()
+        self._tail: list[Record] = []
+        self._tail_of: dict[str, list[Record]] = {}
+        self._folds = 0
+
+    # ---- start
+
+    def recover(self, records: Sequence[Record], folded_seq: int) -> None:
+        """Take over what the table and the replayed log say. Blocks come later, at their first touch."""
+        self.folded_seq = folded_seq
+        self.erasures = {erasure.id: erasure for erasure in self.table.erasures()}
+        for owner, seq, rev in self.table.without_vectors():
+            self.pending[seq] = (owner, rev)
+        self.take(records)
+        self.applied_seq = max(self.applied_seq, folded_seq)
+
+    # ---- blocks
+
+    def block(self, owner: str) -> Block:
+        """The owner's block, loaded from the table and the tail if it is not here. May take milliseconds."""
+        with self._lock:
+            block = self._blocks.get(owner)
+            if block is not None:
+                self._blocks.move_to_end(owner)
+                return block
+        for _ in range(LOAD_ATTEMPTS):
+            folds = self._folds
+            block = self._load(owner)
+            with self._lock:
+                if owner in self._blocks:
+                    return self._blocks[owner]
+                if folds == self._folds:
+                    self._adopt(owner, block)
+                    return block
+        raise StoreUnavailable("the tables change faster than they can be read")
+
+    def _load(self, owner: str) -> Block:
+        self.loads += 1
+        block = Block(owner, self.version, self._hot)
+        stored = self.table.load(owner, TURNS_RESIDENT_MAX)
+        index = (IndexedTurn(seq, session, turn_id, at) for seq, session, turn_id, at in stored.index)
+        block.restore(index, stored.turns, stored.vectors, stored.facts, stored.summaries, self.folded_seq)
+        return block
+
+    def _adopt(self, owner: str, block: Block) -> None:
+        for record in self._tail_of.get(owner, ()):
+            block.apply(record)
+        self._blocks[owner] = block
+        self._evict()
+
+    def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
+        """The owner's turns with these seqs, oldest first: from memory, else from the tail, else from the table."""
+        block = self.block(owner)
+        with block.lock:
+            found = {seq: block.turns[seq] for seq in seqs if seq in block.turns}
+        if len(found) < len(seqs):
+            found |= self._turns_in_tail(owner, set(seqs) - found.keys())
+        if missing := [seq for seq in seqs if seq not in found]:
+            found |= {turn.seq: turn for turn in self.table.turns(owner, missing)}
+        return [found[seq] for seq in sorted(found)]
+
+    def _turns_in_tail(self, owner: str, seqs: set[int]) -> dict[int, Turn]:
+        with self._lock:
+            records = list(self._tail_of.get(owner, ()))
+        return {one.turn.seq: one.turn for one in records if isinstance(one, TurnPut) and one.turn.seq in seqs}
+
+    def _evict(self) -> None:
+        """Let the least recently used blocks go until the resident turns are within the bound."""
+        resident = sum(len(block.turns) for block in self._blocks.values())
+        while resident > self._turns_resident and len(self._blocks) > 1:
+            owner, block = self._blocks.popitem(last=False)
+            resident -= len(block.turns)
+            self._hot.drop(owner)
+
+    # ---- changes
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Apply durable records, in order of seq."""
+        if not records:
+            return
+        with self._lock:
+            touched: list[tuple[Block | None, Record]] = []
+            for record in records:
+                self._tail.append(record)
+                self._tail_of.setdefault(record.owner, []).append(record)
+                touched.append((self._blocks.get(record.owner), record))
+                self._account(record)
+        for block, record in touched:
+            if block is not None:
+                with block.lock:
+                    block.apply(record)
+        self.applied_seq = records[-1].seq
+
+    def _account(self, record: Record) -> None:
+        """Keep what belongs to the shard and not to one owner: pending vectors and erasures."""
+        match record:
+            case TurnPut(owner=owner, turn=turn):
+                self.pending[turn.seq] = (owner, turn.rev)
+                self.purge_due |= turn.rev != turn.seq
+            case VectorsPut(items=items):
+                for item in items:
+                    if self.pending.get(item.turn_seq, ("", 0))[1] == item.rev:
+                        del self.pending[item.turn_seq]
+            case TurnGone(turn_seq=turn_seq):
+                self.pending.pop(turn_seq, None)
+                self.purge_due = True
+            case SessionGone() | FactGone():
+                self.purge_due = True
+            case UserGone(owner=owner, erasure=erasure):
+                self.pending = {seq: entry for seq, entry in self.pending.items() if entry[0] != owner}
+                self.erasures[erasure.id] = erasure
+                self.purge_due = True
+            case ErasureDone(erasure=erasure):
+                self.erasures[erasure.id] = erasure
+            case _:
+                pass
+
+    # ---- tail and fold
+
+    def tail(self) -> tuple[Record, ...]:
+        """The records that are durable in the log and not in the table yet."""
+        with self._lock:
+            return tuple(self._tail)
+
+    def tail_length(self) -> int:
+        return len(self._tail)
+
+    def tail_of(self, owner: str) -> int:
+        with self._lock:
+            return len(self._tail_of.get(owner, ()))
+
+    def folded(self, seq: int) -> None:
+        """The table holds everything up to `seq`: forget that part of the tail."""
+        with self._lock:
+            self._tail = [record for record in self._tail if record.seq > seq]
+            self._tail_of = {}
+            for record in self._tail:
+                self._tail_of.setdefault(record.owner, []).append(record)
+            self.folded_seq = seq
+            self._folds += 1
+
+    def block_counts(self) -> tuple[int, int]:
+        """(owners in memory, turns whose content is resident)."""
+        with self._lock:
+            return len(self._blocks), sum(len(block.turns) for block in self._blocks.values())

@@ -1,0 +1,276 @@
+"""The embedding service over a real embedder whose pace the test holds in its hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from serve_app.core import EmbeddingVersion
+from serve_app.errors import Overloaded
+from serve_app.models.batching import EmbedLimits, EmbedService
+from serve_app.models.stub import HashEmbedder
+from serve_app.models.waiting import BYTES_PER_TOKEN
+from serve_app.ports import Vectors
+
+WAIT_S = 10.0
+
+
+class PacedEmbedder:
+    """`HashEmbedder` that records its batches, stops at a gate, and fails on request."""
+
+    def __init__(self) -> None:
+        self._inner = HashEmbedder()
+        self.batches: list[list[str]] = []
+        self.gate = threading.Event()
+        self.arrived = threading.Semaphore(0)
+        self.fail_on: str | None = None
+
+    @property
+    def version(self) -> EmbeddingVersion:
+        return self._inner.version
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.batches.append(list(texts))
+        self.arrived.release()
+        assert self.gate.wait(WAIT_S)
+        if self.fail_on in texts:
+            raise MemoryError("the device is full")
+        return self._inner.embed(texts)
+
+    def chunks(self, text: str) -> list[str]:
+        return self._inner.chunks(text)
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        return self._inner.count(texts)
+
+
+Start = Callable[..., EmbedService]
+
+
+@pytest.fixture
+def embedder() -> PacedEmbedder:
+    return PacedEmbedder()
+
+
+@pytest.fixture
+def start(embedder: PacedEmbedder) -> Iterator[Start]:
+    """Opens services; `busy=True` returns when the worker stands at the gate with a batch named "first"."""
+    services: list[EmbedService] = []
+
+    def open_service(*, busy: bool = False, clock: Callable[[], float] = time.monotonic, **limits: int) -> EmbedService:
+        service = EmbedService(embedder, EmbedLimits(**limits), clock=clock)
+        services.append(service)
+        if busy:
+            service.query("first")
+            assert embedder.arrived.acquire(timeout=WAIT_S)
+        else:
+            embedder.gate.set()
+        return service
+
+    yield open_service
+    embedder.gate.set()
+    for service in services:
+        service.close()
+
+
+def expected(*texts: str) -> Vectors:
+    return HashEmbedder().embed(texts)
+
+
+def test_a_query_gives_the_embedders_vector_and_is_cached(start: Start, embedder: PacedEmbedder) -> None:
+    service = start()
+    vector = service.query("where is my order?").result(WAIT_S)
+    assert np.array_equal(vector, expected("where is my order?")[0])
+    assert not vector.flags.writeable
+    assert vector.base is None, "a cached view would keep its whole batch in memory"
+    assert service.query("where is my order?").result(WAIT_S) is vector
+    assert len(embedder.batches) == 1
+    assert service.counters.cache_hits == 1
+
+
+def test_what_arrives_while_a_batch_runs_goes_into_the_next(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    futures = {text: service.query(text) for text in ("a", "b", "c", "b")}
+    assert service.counters.queries_waiting == 3
+    embedder.gate.set()
+    for text, future in futures.items():
+        assert np.array_equal(future.result(WAIT_S), expected(text)[0])
+    assert embedder.batches == [["first"], ["a", "b", "c"]]
+
+
+def test_a_second_caller_joins_a_text_that_is_being_computed(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    again = service.query("first")
+    embedder.gate.set()
+    assert np.array_equal(again.result(WAIT_S), expected("first")[0])
+    assert embedder.batches == [["first"]]
+
+
+def test_one_callers_cancellation_does_not_reach_the_others(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    leaving, staying, alone = service.query("a"), service.query("a"), service.query("b")
+    assert leaving.cancel()
+    assert alone.cancel()
+    embedder.gate.set()
+    assert np.array_equal(staying.result(WAIT_S), expected("a")[0])
+    assert embedder.batches == [["first"], ["a"]]
+
+
+def test_solo_is_a_batch_of_its_own_under_a_key_of_its_own(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    futures = [service.query("a"), service.query("b", solo=True), service.query("b"), service.query("c", solo=True)]
+    embedder.gate.set()
+    for future in futures:
+        future.result(WAIT_S)
+    assert embedder.batches == [["first"], ["a", "b"], ["b"], ["c"]]
+    service.query("b", solo=True).result(WAIT_S)
+    assert service.counters.cache_hits == 1
+
+
+def test_queries_go_before_passages_that_came_first(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    passages = service.passages(["p", "q"])
+    query = service.query("a")
+    embedder.gate.set()
+    query.result(WAIT_S)
+    assert np.array_equal(passages.result(WAIT_S), expected("p", "q"))
+    assert embedder.batches == [["first"], ["a"], ["p", "q"]]
+
+
+def test_passages_get_a_turn_under_a_stream_of_queries(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, query_batches_in_a_row_max=2)
+    passages = service.passages(["p"])
+    queries = [service.query(text, solo=True) for text in "abcd"]
+    embedder.gate.set()
+    for future in (*queries, passages):
+        future.result(WAIT_S)
+    assert embedder.batches == [["first"], ["a"], ["p"], ["b"], ["c"], ["d"]]
+
+
+def test_a_long_call_is_cut_by_tokens_and_keeps_its_order(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(batch_tokens_max=60)
+    texts = [f"{'word ' * (number * 7 % 11)}{number}" for number in range(40)]
+    short = service.passages(["x"])
+    assert np.allclose(service.passages(texts).result(WAIT_S), expected(*texts), atol=1e-6)
+    assert short.result(WAIT_S).shape == (1, 64)
+    assert max(sum(len(text) for text in batch) for batch in embedder.batches) <= 60 * BYTES_PER_TOKEN
+    assert len(embedder.batches) > 5
+    assert service.counters.texts == 41
+    assert service.counters.tokens == sum(HashEmbedder().count([*texts, "x"]))
+
+
+def test_small_calls_share_a_batch(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    calls = [service.passages([f"turn {number}"]) for number in range(5)]
+    embedder.gate.set()
+    for number, call in enumerate(calls):
+        assert np.array_equal(call.result(WAIT_S), expected(f"turn {number}"))
+    assert len(embedder.batches) == 2
+
+
+def test_no_passages_are_no_work(start: Start, embedder: PacedEmbedder) -> None:
+    assert start().passages([]).result(WAIT_S).shape == (0, 64)
+    assert embedder.batches == []
+
+
+def test_expired_queries_are_dropped_before_they_are_computed(start: Start, embedder: PacedEmbedder) -> None:
+    now = [100.0]
+    service = start(busy=True, clock=lambda: now[0])
+    late, patient = service.query("a", deadline=101.0), service.query("b", deadline=200.0)
+    shared_late, shared_patient = service.query("c", deadline=101.0), service.query("c")
+    now[0] = 101.0
+    embedder.gate.set()
+    for future in (late, shared_late):
+        with pytest.raises(TimeoutError):
+            future.result(WAIT_S)
+    assert np.array_equal(patient.result(WAIT_S), expected("b")[0])
+    assert np.array_equal(shared_patient.result(WAIT_S), expected("c")[0])
+    assert embedder.batches == [["first"], ["b", "c"]]
+    assert service.counters.expired == 2
+    assert np.array_equal(service.query("a").result(WAIT_S), expected("a")[0])
+
+
+def test_full_queues_refuse_at_once_and_lose_nothing(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, queries_waiting_max=2, passages_waiting_max=3)
+    accepted = [service.query("a"), service.query("b"), service.query("a")]
+    stored = service.passages(["p", "q"])
+    with pytest.raises(Overloaded):
+        service.query("c")
+    with pytest.raises(Overloaded):
+        service.passages(["r", "s"])
+    with pytest.raises(ValueError, match="at most 3"):
+        service.passages(["r"] * 4)
+    embedder.gate.set()
+    for future in accepted:
+        future.result(WAIT_S)
+    assert stored.result(WAIT_S).shape == (2, 64)
+    assert service.query("c").result(WAIT_S).shape == (64,)
+
+
+def test_a_failed_batch_fails_its_callers_and_nobody_else(start: Start, embedder: PacedEmbedder) -> None:
+    service = start()
+    embedder.fail_on = "bad"
+    with pytest.raises(MemoryError):
+        service.query("bad").result(WAIT_S)
+    with pytest.raises(MemoryError):
+        service.passages(["good", "bad"]).result(WAIT_S)
+    assert service.query("good").result(WAIT_S).shape == (64,)
+    embedder.fail_on = None
+    assert service.query("bad").result(WAIT_S).shape == (64,)
+    assert service.counters.failed_batches == 2
+
+
+def test_a_long_call_that_fails_leaves_nothing_behind(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(batch_tokens_max=10, passages_waiting_max=50)
+    embedder.fail_on = "bad"
+    with pytest.raises(MemoryError):
+        service.passages(["bad", *["a longer text"] * 49]).result(WAIT_S)
+    assert service.counters.passages_waiting == 0
+    assert service.passages(["fine"] * 50).result(WAIT_S).shape == (50, 64)
+
+
+def test_the_cache_forgets_the_least_recently_used(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(query_vectors_max=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        service.query(text).result(WAIT_S)
+    assert embedder.batches == [["a"], ["b"], ["c"], ["b"]]
+
+
+def test_close_ends_the_thread_and_fails_what_waits(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    query, passages = service.query("a"), service.passages(["p"])
+    threading.Timer(0.1, embedder.gate.set).start()
+    service.close()
+    for future in (query, passages):
+        with pytest.raises(Overloaded):
+            future.result(WAIT_S)
+    with pytest.raises(Overloaded):
+        service.query("b")
+    with pytest.raises(Overloaded):
+        service.passages(["b"])
+    assert embedder.batches == [["first"]]
+
+
+def test_many_threads_get_their_own_answers(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(query_vectors_max=8)
+    wrong: list[str] = []
+
+    def ask(seed: int) -> None:
+        for number in range(40):
+            text = f"question {(seed * 13 + number * 7) % 23}"
+            if not np.allclose(service.query(text, solo=number % 5 == 0).result(WAIT_S), expected(text)[0], atol=1e-6):
+                wrong.append(text)
+            if not np.allclose(service.passages([text, "x"]).result(WAIT_S), expected(text, "x"), atol=1e-6):
+                wrong.append(text)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert wrong == []
+    assert service.counters.queries_waiting == service.counters.passages_waiting == 0
