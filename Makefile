@@ -6,7 +6,9 @@ PORT ?= 8000
 
 VENV := .venv
 BIN := $(VENV)/bin
-# --no-compile: most of torch is never imported; what is gets compiled at its first import. Halves the time.
+# --no-compile halves the time: most of torch is never imported, and what is gets compiled at its first import,
+# once, provided that nothing forbids it.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --prefer-binary --no-compile
 SERVICE := $(VENV)/.service
 TOOLS := $(VENV)/.tools

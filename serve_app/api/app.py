@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 IN_FLIGHT_MAX = 512
 """Requests that are worked on at once; beyond it the answer is 429 with Retry-After."""
 
+ADMIN_PREFIX = ["v1", "admin"]
+"""Everything below it is for keys of role admin or operator, whether it exists or not."""
+
 Handler = Callable[[Principal, Request], Awaitable[Response]]
 
 
@@ -114,6 +117,8 @@ class Api:
                 return "/" + "/".join(segments), opened
             headers: dict[bytes, bytes] = dict(scope["headers"])
             who = self._keys.principal(headers.get(b"authorization"))
+            if segments[:2] == ADMIN_PREFIX:
+                who.require_admin()
             route, path = self._find(scope["method"], segments)
             template = f"{route.method} {route.template}"
             self._admit()

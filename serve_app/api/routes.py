@@ -226,11 +226,9 @@ class Routes:
     # ---- operations
 
     async def stats(self, who: Principal, request: Request) -> Response:
-        who.require_admin()
         return json_response({"shards": await self._operator.stats(), "version": self._embedder.version.name})
 
     async def maintain(self, who: Principal, request: Request) -> Response:
-        who.require_admin()
         body: MaintenanceIn = _maintenance(request.body)
         if body.action not in ("fold", "compact"):
             raise NotSupported(f"action: {body.action!r} is not supported yet")
@@ -238,7 +236,6 @@ class Routes:
         return json_response({"action": body.action, "shards": done})
 
     async def create_key(self, who: Principal, request: Request) -> Response:
-        who.require_admin()
         body: KeyIn = _key(request.body)
         tenant = body.tenant or who.tenant
         if who.role != "operator" and (tenant != who.tenant or body.role == "operator"):
@@ -247,7 +244,6 @@ class Routes:
         return json_response({"key_id": key_id, "key": key, "tenant": tenant, "role": body.role}, 201)
 
     async def list_keys(self, who: Principal, request: Request) -> Response:
-        who.require_admin()
         records = self._keys.list(None if who.role == "operator" else who.tenant)
         shown = [
             {"key_id": one.key_id, "tenant": one.tenant, "role": one.role, "user_id": one.user} for one in records
@@ -255,7 +251,6 @@ class Routes:
         return json_response({"keys": shown})
 
     async def delete_key(self, who: Principal, request: Request) -> Response:
-        who.require_admin()
         tenant = None if who.role == "operator" else who.tenant
         await asyncio.to_thread(self._keys.revoke, request.path[0], tenant)
         return json_response({"deleted": 1})

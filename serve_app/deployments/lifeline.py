@@ -11,6 +11,7 @@ import os
 import signal
 import stat
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,9 @@ PR_SET_PDEATHSIG = 1
 
 STOP_S_MAX = 20
 """After a first signal the child has this long to end; then it is killed."""
+
+SAME_SIGNAL_S = 1.0
+"""Signals this close together are one wish: a shell or make passes on what the whole group was sent already."""
 
 
 def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
@@ -55,12 +59,16 @@ def run_apart(work: Callable[[], int]) -> int:
         os.setsid()
         die_with_parent(signal.SIGTERM)
         os._exit(_status_of(work))
-    passed: list[int] = []
+    first: list[float] = []
 
-    def pass_on(number: int, _: object) -> None:
-        os.kill(child, signal.SIGKILL if passed else signal.SIGTERM)
-        passed.append(number)
-        signal.alarm(STOP_S_MAX)
+    def pass_on(_number: int, _frame: object) -> None:
+        now = time.monotonic()
+        if not first:
+            first.append(now)
+            signal.alarm(STOP_S_MAX)
+            os.kill(child, signal.SIGTERM)
+        elif now - first[0] > SAME_SIGNAL_S:
+            os.kill(child, signal.SIGKILL)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(number, pass_on)

@@ -29,10 +29,16 @@ SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
 ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date")
-"""Columns of `Ranking.parts`."""
+"""Columns of `Ranking.parts`, in the order of the weights."""
 
 _OWN_SHARE: Final = 0.5
 """What a turn's own vector counts in its dense window; each neighbour counts half of the rest."""
+
+_SPREAD_MIN: Final = 0.02
+"""Vectors' scores that lie closer together than this say nothing: scaling would only magnify their noise."""
+
+_WEIGHT_MIN: Final = 1e-6
+"""Below this an arm counts as switched off."""
 
 
 class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,9 +96,9 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights) -> Rank
     hybrid any: a filter's matches are complete even where nothing in them resembles the query.
     """
     parts = _parts(evidence, _of_mode(weights, mode))
-    steps = np.rint(parts.sum(axis=1, dtype=np.float64) * SCORE_STEPS).astype(np.int64)
+    steps = np.rint(parts.sum(axis=0) * SCORE_STEPS).astype(np.int64)
     chosen = _best(steps, np.flatnonzero(_candidates(evidence, mode)), k)
-    return Ranking(chosen.astype(np.int32), (steps[chosen] / SCORE_STEPS).astype(np.float32), parts[chosen])
+    return Ranking(chosen.astype(np.int32), (steps[chosen] / SCORE_STEPS).astype(np.float32), parts[:, chosen].T)
 
 
 def dense_window(dense: Floats, previous: Ints, following: Ints) -> Floats:
@@ -134,7 +140,7 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         return weights
     lexical = mode == "lexical"
     kept = weights.bm25 + weights.bm25_window if lexical else weights.dense + weights.dense_window
-    if kept <= 0:
+    if kept < _WEIGHT_MIN:
         raise ValueError(f"these weights leave nothing to rank by in {mode} mode")
     return FusionWeights(
         dense=0.0 if lexical else weights.dense / kept,
@@ -148,22 +154,19 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
 
 
 def _parts(evidence: Evidence, weights: FusionWeights) -> Floats:
-    n = len(evidence.own)
-    parts = np.zeros((n, len(ARMS)), np.float32)
-    own, window = _over_best(evidence.own), _over_best(evidence.window)
-    parts[:, 2], parts[:, 3] = weights.bm25 * own, weights.bm25_window * window
-    if weights.dense or weights.dense_window:
-        lexical = weights.bm25 + weights.bm25_window
-        by_words = (parts[:, 2] + parts[:, 3]) / lexical if lexical else np.zeros(n, np.float32)
-        parts[:, 0], parts[:, 1] = _dense_parts(evidence, weights, by_words)
-    for column, arm, weight in (
-        (4, evidence.code, weights.code),
-        (5, evidence.speaker, weights.speaker),
-        (6, evidence.date, weights.date),
-    ):
-        if arm is not None:
-            parts[:, column] = weight * arm
-    return parts
+    """What each arm adds to each turn, shape (len(ARMS), n)."""
+    lexical = [weights.bm25 * _over_best(evidence.own), weights.bm25_window * _over_best(evidence.window)]
+    kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
+    by_words = np.asarray((lexical[0] + lexical[1]) / kept, np.float32)
+    boosts = [
+        np.zeros_like(by_words) if arm is None else weight * arm
+        for arm, weight in (
+            (evidence.code, weights.code),
+            (evidence.speaker, weights.speaker),
+            (evidence.date, weights.date),
+        )
+    ]
+    return np.stack([*_dense_parts(evidence, weights, by_words), *lexical, *boosts]).astype(np.float32)
 
 
 def _dense_parts(evidence: Evidence, weights: FusionWeights, by_words: Floats) -> tuple[Floats, Floats]:
@@ -183,12 +186,12 @@ def _over_best(scores: Floats) -> Floats:
 
 
 def _between_extremes(scores: Floats) -> Floats:
-    """The worst becomes 0 and the best 1; where all are equal, all are the best. NaN stays."""
+    """The best becomes 1, and the worst 0 unless it is about as good. NaN stays."""
     there = scores[~np.isnan(scores)]
     if not len(there):
         return scores
     low, high = there.min(), there.max()
-    return (scores - low) / (high - low) if high > low else scores * 0 + 1
+    return np.asarray(1 - (high - scores) / max(high - low, _SPREAD_MIN), np.float32)
 
 
 def _candidates(evidence: Evidence, mode: Mode) -> Mask:

@@ -22,7 +22,7 @@ TERM_CHARS_MAX: Final = 128
 """A longer run of letters is cut here, in the text and in the query alike."""
 
 TERMS_MAX: Final = 400_000
-"""Of a text with more terms, those of its beginning and of its end are kept, half and half."""
+"""Of a text with more words, or pairs, those of its beginning and of its end are kept, half and half."""
 
 STEM_CACHE_WORDS_MAX: Final = 20_000
 """Stems remembered per thread."""
@@ -48,9 +48,11 @@ def _marks() -> str:
     return "".join(f"{chr(low)}-{chr(high)}" for low, high in ranges)
 
 
-_LETTERS: Final = rf"[^\W_{_UNSPACED}]++(?:[{_marks()}]++[^\W_{_UNSPACED}]*+)*+"
+_LETTER: Final = rf"[^\W_{_UNSPACED}]"
+_MARK: Final = rf"[{_marks()}]"
+_LETTERS: Final = rf"{_LETTER}++(?:{_MARK}++{_LETTER}*+)*+"
 _WORD: Final = re.compile(rf"{_LETTERS}(?:'{_LETTERS})*+")
-_CODE: Final = re.compile(rf"(?<![^\W_]){_LETTERS}(?:[-_.:/@+#&,]{_LETTERS})++")
+_CODE: Final = re.compile(rf"(?<!{_LETTER})(?<!{_MARK}){_LETTERS}(?:[-_.:/@+#&,]{_LETTERS})++")
 _SURFACE: Final = re.compile(rf"{_LETTERS}(?:[-_.:/@+#&,'\u2019]{_LETTERS})*+")
 _RUN: Final = re.compile(f"[{_UNSPACED}]+")
 _PICTURE: Final = re.compile(
@@ -59,7 +61,7 @@ _PICTURE: Final = re.compile(
 _SKIN_TONES: Final = frozenset("\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 _ACCENTS: Final = re.compile("[\u0300-\u036f]+")
 _HAS_DIGIT: Final = re.compile(r"\d")
-_APOSTROPHES: Final = ("\u2019", "\u02bc", "\uff07")
+_APOSTROPHES: Final = ("\u2018", "\u2019", "\u02bc")
 _MEASURE: Final = re.compile(r"\d+(?:am|pm|st|nd|rd|th|s|h|k|m|g|kg|km|cm|mm|min|gb|mb)")
 _WITHOUT_JOINERS: Final = str.maketrans("", "", "-_,")
 
@@ -136,12 +138,11 @@ def _is_code(word: str) -> bool:
 
 def _terms(text: str, *, singles: bool) -> list[str]:
     folded = _fold(text)
-    found = _stems(_WORD.findall(folded))
-    found += map(_joined, _CODE.findall(folded))
+    found = _bounded(_stems(_WORD.findall(folded))) + _bounded([_joined(code) for code in _CODE.findall(folded)])
     if not folded.isascii():
-        found += _grams(_RUN.findall(folded), singles=singles)
-        found += [picture for picture in _PICTURE.findall(folded) if picture not in _SKIN_TONES]
-    return _bounded(found)
+        found += _bounded(_grams(_RUN.findall(folded), singles=singles))
+        found += _bounded([picture for picture in _PICTURE.findall(folded) if picture not in _SKIN_TONES])
+    return found
 
 
 def _fold(text: str) -> str:
@@ -184,4 +185,4 @@ def _bounded(terms: list[str]) -> list[str]:
     return [term if len(term) <= TERM_CHARS_MAX else term[:TERM_CHARS_MAX] for term in terms]
 
 
-_FUNCTION_STEMS: Final = frozenset(_stems(sorted(_FUNCTION_WORDS))) | _FUNCTION_WORDS
+_FUNCTION_STEMS: Final = frozenset(_stems(sorted(_FUNCTION_WORDS)))

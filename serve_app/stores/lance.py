@@ -9,9 +9,10 @@ written in the same commit as the rows it stands for. Filters are expressions, n
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import lancedb
 import lancedb.index as index_kinds
@@ -26,9 +27,15 @@ from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Fact, Summary, T
 from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 
+T = TypeVar("T")
+
 WATERMARK_ROW = -1
+NEWER = "target.rev < source.rev OR (target.rev = source.rev AND target.vector_seq < source.vector_seq)"
+"""When a merge replaces a row: the source says something newer, or the same with its vector."""
 LOAD_ROWS_MAX = 10_000_000
 """LanceDB answers ten rows unless told otherwise; a scan of one owner asks for at most this many."""
+KEYS_A_SCAN = 1_000
+"""Keys that one scan asks for, which bounds the length of its expression."""
 COMPACT_FRAGMENTS = 24
 """Small fragments that the writer lets gather before it compacts."""
 VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
@@ -54,15 +61,6 @@ class Row(msgspec.Struct, frozen=True):
     vector: bytes | None = None
 
 
-class VectorRow(msgspec.Struct, frozen=True):
-    """The vector of a turn whose row is in the table already; taken only if `rev` is still the turn's."""
-
-    row: int
-    rev: int
-    vector_seq: int
-    vector: bytes
-
-
 class StoredOwner(msgspec.Struct, frozen=True):
     """What the table holds of one owner, each part in order of seq."""
 
@@ -77,7 +75,7 @@ class StoredOwner(msgspec.Struct, frozen=True):
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (RuntimeError, OSError, ValueError) as error:
+    except Exception as error:  # LanceDB raises what it likes, panics of its core included
         if "No space left" in str(error) or "os error 28" in str(error):
             raise StorageFull("no room left for the tables") from error
         raise StoreUnavailable(f"the tables do not answer: {error}") from error
@@ -124,6 +122,7 @@ class RecordTable:
     def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
         self._version = version
         self._vector = f"v_{version.name}"
+        self._purges = 0
         with _translated():
             database = lancedb.connect(uri, storage_options=dict(options) or None)
             if name in database.table_names(limit=100_000):
@@ -168,7 +167,7 @@ class RecordTable:
         with _translated():
             (
                 self._table.merge_insert("row")
-                .when_matched_update_all(where="target.rev < source.rev")
+                .when_matched_update_all(where=NEWER)
                 .when_not_matched_insert_all()
                 .execute(self._arrow([*rows, mark]), on_bad_vectors="null")
             )
@@ -184,19 +183,6 @@ class RecordTable:
         values = np.frombuffer(b"".join(one or empty for one in packed), "<f2")
         missing = pa.array([one is None for one in packed], pa.bool_())
         return pa.FixedSizeListArray.from_arrays(pa.array(values), dimension, mask=missing)
-
-    def merge_vectors(self, rows: Sequence[VectorRow]) -> None:
-        """Give turns that are in the table their vectors; one whose turn has changed meanwhile is ignored."""
-        if not rows:
-            return
-        columns: dict[str, Any] = {
-            name: pa.array([getattr(row, name) for row in rows], pa.int64()) for name in ("row", "rev", "vector_seq")
-        }
-        columns["vector_rev"] = columns["rev"]
-        columns[self._vector] = self._vectors([row.vector for row in rows])
-        with _translated():
-            merge = self._table.merge_insert("row").when_matched_update_all(where="target.rev = source.rev")
-            merge.execute(pa.table(columns), on_bad_vectors="null")
 
     def delete(self, where: Where) -> int:
         """Remove rows; gives their number. Their bytes leave with `purge`."""
@@ -214,7 +200,9 @@ class RecordTable:
         with _translated():
             self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
             self._build_indexes()
-            self._table.cleanup_old_versions(datetime.timedelta(0))
+            with warnings.catch_warnings(action="ignore"):  # it warns of concurrent readers: see `_read`
+                self._table.optimize(cleanup_older_than=datetime.timedelta(0))
+            self._purges += 1
 
     # ---- reading
 
@@ -255,6 +243,15 @@ class RecordTable:
         for seq, found in parts.items():
             yield seq, vector_seqs[seq], np.stack(found)
 
+    def rows(self, keys: Sequence[int]) -> list[Row]:
+        """The rows with these keys as they stand, without their vectors."""
+        names = [field for field in Row.__struct_fields__ if field != "vector"]
+        found: list[Row] = []
+        for start in range(0, len(keys), KEYS_A_SCAN):
+            part = self._scan(col("row").isin(list(keys[start : start + KEYS_A_SCAN])), names)
+            found += [Row(**row) for row in part.to_pylist()]
+        return found
+
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
         """The turns with these seqs that are the owner's, oldest first."""
         if not seqs:
@@ -265,16 +262,15 @@ class RecordTable:
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
         """The owner's turns with the largest inner product, exactly (no vector index), best first."""
         where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
-        with _translated():
-            found = (
-                self._table.search(query, vector_column_name=self._vector)
-                .distance_type("dot")
-                .bypass_vector_index()
-                .where(where)
-                .select(["seq", "_distance"])
-                .limit(k)
-                .to_list()
-            )
+        found = self._read(
+            lambda: self._table.search(query, vector_column_name=self._vector)
+            .distance_type("dot")
+            .bypass_vector_index()
+            .where(where)
+            .select(["seq", "_distance"])
+            .limit(k)
+            .to_list()
+        )
         best: dict[int, float] = {}
         for row in found:
             best[row["seq"]] = max(best.get(row["seq"], -2.0), 1.0 - row["_distance"])
@@ -284,14 +280,14 @@ class RecordTable:
         """The owner's turns that hold any of the terms, by the table's BM25."""
         if not terms:
             return []
-        with _translated():
-            found = (
-                self._table.search(MatchQuery(" ".join(terms), "terms"))
-                .where(every(owned(owner), of_kind("turn")))
-                .select(["seq", "_score"])
-                .limit(k)
-                .to_list()
-            )
+        where = every(owned(owner), of_kind("turn"))
+        found = self._read(
+            lambda: self._table.search(MatchQuery(" ".join(terms), "terms"))
+            .where(where)
+            .select(["seq", "_score"])
+            .limit(k)
+            .to_list()
+        )
         scores = {row["seq"]: row["_score"] for row in found}
         return [(turn, scores[turn.seq]) for turn in self.turns(owner, list(scores))]
 
@@ -313,8 +309,21 @@ class RecordTable:
             return len(self._table.list_versions())
 
     def _scan(self, where: Where, columns: Sequence[str]) -> pa.Table:
+        return self._read(
+            lambda: self._table.search().where(where).select(list(columns)).limit(LOAD_ROWS_MAX).to_arrow()
+        )
+
+    def _read(self, query: Callable[[], T]) -> T:
+        """Run a query; one whose files a purge took away under its hands is run once more on the new ones."""
+        purges = self._purges
+        try:
+            with _translated():
+                return query()
+        except StoreUnavailable:
+            if purges == self._purges:
+                raise
         with _translated():
-            return self._table.search().where(where).select(list(columns)).limit(LOAD_ROWS_MAX).to_arrow()
+            return query()
 
 
 def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:

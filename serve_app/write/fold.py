@@ -1,7 +1,8 @@
 """Folding: what the log's tail says becomes rows of the table, with the watermark in the same commit.
 
-Deletions go first, then vectors of rows that are there already, then all new rows with the
-watermark. Each step can be repeated, so a crash between them only means that the fold is done again.
+Deletions go first, then all rows with the watermark. Both can be repeated, so a crash between them
+only means that the fold is done again. A row that is in the table already and gets its vectors now
+is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows have been deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from serve_app.records import (
 )
 from serve_app.stores import lance
 from serve_app.stores.block import turn_text
-from serve_app.stores.lance import RecordTable, Row, VectorRow, Where, every, turn_row
+from serve_app.stores.lance import RecordTable, Row, Where, every, turn_row
 from serve_app.stores.terms import index_terms
 from serve_app.write.shard import Shard
 
@@ -59,14 +60,21 @@ class FoldPlan:
     def __init__(self, version: EmbeddingVersion) -> None:
         self._version = version
         self.rows: dict[int, Row] = {}
-        self.vectors: list[VectorRow] = []
+        self.vectors: dict[int, tuple[int, int, bytes]] = {}  # row -> rev, vector seq, vector
         self.deletions: list[Where] = []
 
     def merge_into(self, table: RecordTable, folded_seq: int) -> None:
         for start in range(0, len(self.deletions), DELETIONS_A_COMMIT):
             table.delete(reduce(lance.either, self.deletions[start : start + DELETIONS_A_COMMIT]))
-        table.merge_vectors(self.vectors)
-        table.merge(list(self.rows.values()), folded_seq)
+        stored = [self._with_vector(row) for row in table.rows(list(self.vectors))]
+        table.merge([*filter(None, stored), *self.rows.values()], folded_seq)
+
+    def _with_vector(self, row: Row) -> Row | None:
+        """A stored row with the vector that came since, unless its turn was changed or is in this plan."""
+        rev, seq, vector = self.vectors[row.row]
+        if row.rev != rev or row.row in self.rows:
+            return None
+        return msgspec.structs.replace(row, vector=vector, vector_rev=rev, vector_seq=seq)
 
     def take(self, record: Record) -> None:
         match record:
@@ -128,7 +136,7 @@ class FoldPlan:
         key = item.turn_seq * ROWS_PER_TURN_MAX
         row = self.rows.get(key)
         if row is None:
-            self.vectors.append(VectorRow(key, item.rev, seq, vector))
+            self.vectors[key] = (item.rev, seq, vector)
         elif row.rev == item.rev:
             self._put(msgspec.structs.replace(row, vector=vector, vector_rev=item.rev, vector_seq=seq))
 

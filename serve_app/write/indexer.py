@@ -89,7 +89,10 @@ class Indexer:
             try:
                 self._index(batch)
             except MemstrataError as error:
-                self._put_back(batch, error)
+                self._put_back(batch, str(error))
+            except Exception as error:  # whatever an encoder throws: the turns stay pending
+                _log.exception("embedding failed")
+                self._put_back(batch, type(error).__name__)
 
     def _next_batch(self) -> list[tuple[ShardWriter, str, int]]:
         with self._wake:
@@ -98,7 +101,7 @@ class Indexer:
                 return []
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_TURNS_MAX))]
 
-    def _put_back(self, batch: list[tuple[ShardWriter, str, int]], error: MemstrataError) -> None:
+    def _put_back(self, batch: list[tuple[ShardWriter, str, int]], error: str) -> None:
         self.failures += 1
         _log.warning("vectors of %d turns are late, will be tried again: %s", len(batch), error)
         with self._wake:

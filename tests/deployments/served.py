@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 PROGRAM = Path(__file__).with_name("echo_service.py")
-READY_S = 60
+READY_S = 120
 MARK = "ECHO_SERVICE_MARK"
 ROOT = PROGRAM.parents[2]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.deployments.lifeline import tied_program
+from serve_app.deployments.lifeline import SAME_SIGNAL_S, tied_program
 from tests.deployments.served import ROOT, wait_until
 
 CHILD = """
@@ -51,6 +51,7 @@ def alive(number: int) -> bool:
 def test_a_signal_to_the_group_reaches_the_child_once_and_its_status_comes_back(apart):
     parent, _, ended = apart
     os.killpg(parent.pid, signal.SIGTERM)
+    parent.send_signal(signal.SIGTERM)  # as make does after its own
     assert parent.wait(5) == 7
     assert ended.read_text() == "1"
 
@@ -62,14 +63,14 @@ def test_a_killed_parent_ends_the_child_in_order(apart):
     assert ended.exists()
 
 
-def test_the_second_signal_kills(tmp_path):
+def test_a_second_signal_later_on_kills(tmp_path):
     code = CHILD.replace("heard.append(number)", "None")
     told = tmp_path / "told"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     parent = subprocess.Popen([sys.executable, "-c", code, str(told)], env=environment, start_new_session=True)
     assert wait_until(lambda: told.exists() and told.read_text(), 20)
     parent.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    time.sleep(SAME_SIGNAL_S + 0.2)
     assert parent.poll() is None
     parent.send_signal(signal.SIGINT)
     assert parent.wait(5) == -signal.SIGKILL % 256

@@ -47,7 +47,7 @@ def search(texts: list[str], query: str, dense: Floats | None) -> list[int]:
         index.append(index_terms(text), at - 1)
     own, window = index.scores(query_terms(query))
     code = index.coverage(code_terms(query))
-    return rank(evidence(own, dense, window=window, code=code), "hybrid", 5, WEIGHTS).ordinals.tolist()
+    return [int(at) for at in rank(evidence(own, dense, window=window, code=code), "hybrid", 5, WEIGHTS).ordinals]
 
 
 @pytest.mark.parametrize("place", [0, 10, 20])
@@ -97,6 +97,12 @@ def test_equal_scores_fall_to_the_newer_turn() -> None:
     found = rank(
         evidence(floats(1, 1, 1, 0), dense, previous=np.full(4, -1), following=np.full(4, -1)), "hybrid", 3, WEIGHTS
     )
+    assert found.ordinals.tolist() == [2, 1, 0]
+
+
+@given(st.permutations([0.5, 0.5 + 1e-6, 0.5 - 1e-6]))
+def test_the_last_bits_of_like_vectors_decide_nothing(dense: list[float]) -> None:
+    found = rank(evidence(floats(0, 0, 0), floats(*dense)), "hybrid", 3, WEIGHTS)
     assert found.ordinals.tolist() == [2, 1, 0]
 
 

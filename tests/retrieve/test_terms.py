@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,7 +40,7 @@ def finds(query: str, text: str) -> bool:
         ("ＡＰＩ", "the api is down"),
         ("O'Brien", "Mr O’Brien signed"),
         ("Brien", "Mr O'Brien signed"),
-        ("follow-up", "the followup is due"),
+        ("followup", "the follow-up is due"),
         ("1200", "It costs $1,200 a month"),
         ("हिन्दी", "मैं हिन्दी बोलता हूँ"),
         ("привет", "Привет, как дела"),
@@ -86,9 +87,9 @@ def test_scripts_without_spaces_are_found_by_any_part(query: str, text: str) -> 
     ],
 )
 def test_a_code_is_found_whole_and_by_its_parts(code: str) -> None:
-    text = f"Then {code}, as he said, 然后{code}。"
-    assert finds(code, text)
-    assert all(finds(part, text) for part in words(code.replace("-", " ").replace(".", " ").replace("@", " ")))
+    for text in (f"Then {code}, as he said.", f"然后{code}。", f"({code})"):
+        assert finds(code, text)
+        assert all(finds(part, text) for part in re.split(r"[^0-9A-Za-z]", code))
     assert set(query_terms(code)) - set(index_terms(f"{code}9")), "another code has at least one other term"
 
 
@@ -116,7 +117,7 @@ def test_function_words_are_looked_for_only_where_there_is_nothing_else() -> Non
     [
         ("Where is ZX-81Q?", ["zx81q"]),
         ("order 90331 and v1.2.3", ["v1.2.3", "90331"]),
-        ("KX2291e 赔多少", ["kx2291"]),
+        ("订单KX-2291赔多少", ["kx2291"]),
         ("at 7pm on the 3rd, 20 people in 2023", []),
         ("a well-known name", []),
     ],
@@ -128,7 +129,9 @@ def test_codes_of_a_query(query: str, codes: list[str]) -> None:
 
 @pytest.mark.parametrize("sign", [*"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", "*:*", "((", "C:\\a\\b", "\x00", "\ud83d"])
 def test_no_sign_has_a_meaning(sign: str) -> None:
-    assert {"kettle"} <= set(query_terms(f"{sign} kettle")) == set(query_terms(f"kettle {sign}"))
+    (kettle,) = query_terms("kettle")
+    assert kettle in query_terms(f"{sign} kettle")
+    assert sorted(query_terms(f"{sign} kettle")) == sorted(query_terms(f"kettle {sign}"))
 
 
 @given(st.text(max_size=200))

@@ -9,8 +9,8 @@ import pytest
 from serve_app.retrieve.views import contextual_text, day_number, local_date
 
 
-def us(*when: int) -> int:
-    return int(datetime(*when, tzinfo=UTC).timestamp()) * 1_000_000
+def us(year: int, month: int, day: int, hour: int, minute: int) -> int:
+    return int(datetime(year, month, day, hour, minute, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 def test_speaker_day_and_text() -> None:
