@@ -1,23 +1,23 @@
 """The error tree. No HTTP codes here: `api/problems.py` maps each `code` to a status, once.
 
-    MemstrataError
-    ├── InvalidRequest          what was asked for cannot be right
-    │   ├── QueryExceedsBudget      the query alone is larger than the token budget
-    │   ├── SystemExceedsBudget     the caller's system text alone is larger than the token budget
-    │   ├── InvalidReceipt          a receipt that this service never gave out for this user
-    │   └── NotSupported            a documented field whose feature is not built yet
-    ├── Unauthorized            no key, or a key that is not known
-    ├── Forbidden               a known key that may not do this
-    ├── NotFound                a thing that is not there, or not the caller's
-    ├── Overloaded              a bound is reached; try again after `retry_after_s`
-    ├── EncoderUnavailable      the encoder cannot be loaded
-    └── StorageTrouble          the store cannot take or give what was asked for
-        ├── NameTaken               a segment of this number exists (another writer was first)
-        ├── Fenced                  a newer writer owns the shard; this one has stopped
-        ├── StorageFull             no room left
-        ├── StoreUnavailable        the store does not answer, or an fsync failed
-        ├── LogDamaged              a hole in the log: the shard takes no writes until it is repaired
-        └── ReceiptNotReached       the write named by a receipt is not visible here yet
+MemstrataError
+├── InvalidRequest          what was asked for cannot be right
+│   ├── QueryExceedsBudget      the query alone is larger than the token budget
+│   ├── SystemExceedsBudget     the caller's system text alone is larger than the token budget
+│   ├── InvalidReceipt          a receipt that this service never gave out for this user
+│   └── NotSupported            a documented field whose feature is not built yet
+├── Unauthorized            no key, or a key that is not known
+├── Forbidden               a known key that may not do this
+├── NotFound                a thing that is not there, or not the caller's
+├── Overloaded              a bound is reached; try again after `retry_after_s`
+├── EncoderUnavailable      the encoder cannot be loaded
+└── StorageTrouble          the store cannot take or give what was asked for
+    ├── NameTaken               a segment of this number exists (another writer was first)
+    ├── Fenced                  a newer writer owns the shard; this one has stopped
+    ├── StorageFull             no room left
+    ├── StoreUnavailable        the store does not answer, or an fsync failed
+    ├── LogDamaged              a hole in the log: the shard takes no writes until it is repaired
+    └── ReceiptNotReached       the write named by a receipt is not visible here yet
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import msgspec
 
 from serve_app.api import http
 from serve_app.api.app import Api
-from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
+from serve_app.api.auth import FIRST_KEY_FILE, KeyFile, write_private
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -68,7 +68,7 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
-            await self._api(dict(scope), receive, send)
+            await self._api(scope, receive, send)
             return
         alive = scope["path"] == "/healthz"
         starting = http.problem_response(problem("not_ready", "the service is starting"), 1.0)
@@ -130,7 +130,7 @@ class Service:
         path = self._folder / STORE_FILE
         if not path.exists():
             made = StoreIdentity(STORE_FORMAT, self._settings.store.shards, version)
-            path.write_bytes(msgspec.json.format(msgspec.json.encode(made)))
+            write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
             return made
         found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
         if found.format != STORE_FORMAT:

@@ -16,10 +16,11 @@ import msgspec
 
 from serve_app.api import http
 from serve_app.api.auth import KeyFile, Principal
-from serve_app.api.http import HTML, Receive, Request, Response, Scope, Send
-from serve_app.api.openapi import document, docs_page
+from serve_app.api.http import HTML, Request, Response
+from serve_app.api.openapi import docs_page, document
 from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
 from serve_app.api.routes import Routes
+from serve_app.asgi import Receive, Scope, Send
 from serve_app.errors import MemstrataError
 from serve_app.memory.operator import Operator
 from serve_app.observe.metrics import Metrics
@@ -127,7 +128,7 @@ class Api:
             return template, await route.handler(who, request)
         except MemstrataError as error:
             return template, self._problem(error.code, str(error), error.retry_after_s)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a defect: the caller gets a 500 with the id under which it is logged
             _log.exception("request %s failed: %s", request_id.decode(), template)
             return template, self._problem("internal_error", f"request {request_id.decode()}; see the log", None)
 

@@ -67,7 +67,7 @@ class KeyFile:
         if self._read():
             return None
         _, key = self.create(tenant=DEFAULT_TENANT, role="operator")
-        _write_private(self._first, key + "\n")
+        write_private(self._first, key + "\n")
         return key
 
     def create(self, *, tenant: str, role: KeyRole, user: str | None = None) -> tuple[str, str]:
@@ -88,7 +88,7 @@ class KeyFile:
                 raise NotFound("no such key")
             self._write([one for one in records.values() if one.key_id != key_id])
 
-    def list(self, tenant: str | None) -> list[KeyRecord]:
+    def records(self, tenant: str | None) -> list[KeyRecord]:
         with self._lock:
             return [one for one in self._read().values() if tenant in (None, one.tenant)]
 
@@ -117,7 +117,7 @@ class KeyFile:
 
     def _write(self, records: list[KeyRecord]) -> None:
         try:
-            _write_private(self._path, msgspec.json.format(msgspec.json.encode(records)).decode())
+            write_private(self._path, msgspec.json.format(msgspec.json.encode(records)).decode())
         except OSError as error:
             raise StoreUnavailable(f"the key file cannot be written: {error.strerror}") from error
 
@@ -126,7 +126,7 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Replace a file as a whole, readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -10,11 +10,9 @@ import msgspec
 
 from serve_app.api.problems import HttpError, Problem
 from serve_app.api.schemas import BODY_BYTES_MAX
+from serve_app.asgi import Receive, Scope, Send
 from serve_app.errors import InvalidRequest
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
 JSON = b"application/json"

@@ -17,7 +17,14 @@ Operation = tuple[str, str, str, type | None, tuple[str, ...], int]
 OPERATIONS: tuple[Operation, ...] = (
     # method, path, what it does, body, query parameters, status of success
     ("post", "/v1/sessions/{session_id}/turns", "Append turns", schemas.AppendTurnsIn, (), 201),
-    ("get", "/v1/sessions/{session_id}/turns", "List turns, oldest first", None, ("user_id", "limit?", "after_seq?"), 200),
+    (
+        "get",
+        "/v1/sessions/{session_id}/turns",
+        "List turns, oldest first",
+        None,
+        ("user_id", "limit?", "after_seq?"),
+        200,
+    ),
     ("get", "/v1/sessions", "List a user's sessions", None, ("user_id",), 200),
     ("delete", "/v1/sessions/{session_id}", "Delete a session", None, ("user_id",), 200),
     ("get", "/v1/turns/{turn_id}", "Read one turn", None, ("user_id", "session_id"), 200),
@@ -57,6 +64,23 @@ LIMITS = {
     "id_characters": schemas.ID_CHARACTERS_MAX,
     "page_turns": schemas.PAGE_TURNS_MAX,
 }
+
+
+PAGE = """<!doctype html>
+<html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width"><title>Memstrata API</title>
+<style>
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui;margin:2rem auto;max-width:60rem;padding:0 1rem}
+table{border-collapse:collapse;width:100%}
+td{border-top:1px solid #8884;padding:.3rem .6rem;vertical-align:top}
+</style>
+<h1>Memstrata API</h1>
+<p>Send <code>Authorization: Bearer &lt;key&gt;</code>.
+The machine-readable description is <a href="/openapi.json">/openapi.json</a>.</p>
+<h2>Routes</h2><table>{routes}</table>
+<h2>Errors</h2><table>{codes}</table>
+</html>
+"""
 
 
 def document() -> dict[str, Any]:
@@ -122,12 +146,4 @@ def docs_page() -> bytes:
         f"<tr><td>{status}</td><td><code>{code}</code></td><td>{html.escape(TITLES[code])}</td></tr>"
         for code, status in STATUS_OF_CODE.items()
     )
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        "<title>Memstrata API</title><style>body{font:16px/1.5 system-ui;margin:2rem auto;max-width:60rem;padding:0 1rem}"
-        "table{border-collapse:collapse;width:100%}td{border-top:1px solid #8884;padding:.3rem .6rem;vertical-align:top}"
-        ":root{color-scheme:light dark}</style><h1>Memstrata API</h1>"
-        "<p>Send <code>Authorization: Bearer &lt;key&gt;</code>. The machine-readable description is "
-        f"<a href='/openapi.json'>/openapi.json</a>.</p><h2>Routes</h2><table>{routes}</table>"
-        f"<h2>Errors</h2><table>{codes}</table></html>"
-    ).encode()
+    return PAGE.replace("{routes}", routes).replace("{codes}", codes).encode()

@@ -12,7 +12,7 @@ import numpy as np
 
 from serve_app.api import convert
 from serve_app.api.auth import KeyFile, Principal
-from serve_app.api.http import BodyDecoder, NDJSON, Request, Response, json_response
+from serve_app.api.http import NDJSON, BodyDecoder, Request, Response, json_response
 from serve_app.api.schemas import (
     ID_CHARACTERS_MAX,
     PAGE_TURNS_MAX,
@@ -68,9 +68,7 @@ class Routes:
         owner = _owner(who, body.user_id)
         turns = [convert.new_turn(turn, f"turns[{index}]") for index, turn in enumerate(body.turns)]
         session = _identifier(request.path[0], "session_id")
-        answer = await self._memory.append(
-            owner, session, turns, body.wait == "indexed", _seconds(body.deadline_ms)
-        )
+        answer = await self._memory.append(owner, session, turns, body.wait == "indexed", _seconds(body.deadline_ms))
         shown: dict[str, Any] = {
             "session_id": session,
             "receipt": str(answer.receipt),
@@ -92,9 +90,7 @@ class Routes:
     async def list_sessions(self, who: Principal, request: Request) -> Response:
         query = _parameters(request, "user_id")
         lines = await self._memory.sessions(_owner(who, query.get("user_id")))
-        shown = [
-            {"session_id": one.session, "turns": one.turns, "last_at": format_time(one.last_at)} for one in lines
-        ]
+        shown = [{"session_id": one.session, "turns": one.turns, "last_at": format_time(one.last_at)} for one in lines]
         return json_response({"sessions": shown})
 
     async def delete_session(self, who: Principal, request: Request) -> Response:
@@ -244,10 +240,8 @@ class Routes:
         return json_response({"key_id": key_id, "key": key, "tenant": tenant, "role": body.role}, 201)
 
     async def list_keys(self, who: Principal, request: Request) -> Response:
-        records = self._keys.list(None if who.role == "operator" else who.tenant)
-        shown = [
-            {"key_id": one.key_id, "tenant": one.tenant, "role": one.role, "user_id": one.user} for one in records
-        ]
+        records = self._keys.records(None if who.role == "operator" else who.tenant)
+        shown = [{"key_id": one.key_id, "tenant": one.tenant, "role": one.role, "user_id": one.user} for one in records]
         return json_response({"keys": shown})
 
     async def delete_key(self, who: Principal, request: Request) -> Response:

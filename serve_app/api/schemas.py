@@ -23,7 +23,13 @@ EMBEDDING_INPUTS_MAX = 2_048
 FILTER_VALUES_MAX = 100
 
 Id = Annotated[
-    str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z", description="1-256 characters, no control characters")
+    str,
+    Meta(
+        min_length=1,
+        max_length=ID_CHARACTERS_MAX,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z",
+        description="1-256 characters, no control characters",
+    ),
 ]
 Time = Annotated[str, Meta(max_length=64, description="RFC 3339 with offset")]
 Ttl = Annotated[int, Meta(ge=1, le=TTL_SECONDS_MAX)]
@@ -33,7 +39,7 @@ Role = Literal["user", "assistant", "system", "tool"]
 ReceiptText = Annotated[str, Meta(max_length=64, description="a receipt as a write answered it")]
 
 
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Body(msgspec.Struct, forbid_unknown_fields=True):
     """Base of everything that comes in."""
 
 

@@ -8,9 +8,8 @@ as anything can still be given; writes are durable or refused.
 from __future__ import annotations
 
 import asyncio
-import bisect
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, Protocol, TypeVar
 
@@ -22,10 +21,18 @@ from serve_app.context.candidates import Dropped
 from serve_app.context.inputs import ContextInputs, Hit
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
 from serve_app.context.window import Context, build_context
-from serve_app.core import Degradation, Fact, Level, Owner, Receipt, Summary, Turn
-from serve_app.errors import InvalidReceipt, InvalidRequest, MemstrataError, NotFound, Overloaded, ReceiptNotReached, StorageTrouble
+from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
+from serve_app.errors import (
+    InvalidReceipt,
+    InvalidRequest,
+    MemstrataError,
+    NotFound,
+    Overloaded,
+    ReceiptNotReached,
+    StorageTrouble,
+)
 from serve_app.memory import reading
-from serve_app.memory.reading import Memories, SessionLine, SessionPage
+from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
 from serve_app.memory.timing import Stages
@@ -34,7 +41,7 @@ from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.expand import keywords, rewritten
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Found, Question, search
+from serve_app.retrieve.search import Question, search
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.indexer import PENDING_MAX, Indexer
 from serve_app.write.operations import (
@@ -136,7 +143,8 @@ class Memory:
 
     async def erase(self, owner: Owner) -> Erasure:
         """The user is gone for every reader when this returns; the files follow, see `erasure`."""
-        erasure, _ = await self._write(self._writer(owner), EraseUser(owner.key, owner.tenant))
+        erased, _ = await self._write(self._writer(owner), EraseUser(owner.key, owner.tenant))
+        erasure: Erasure = erased
         return erasure
 
     def erasure(self, tenant: str, erasure_id: str) -> Erasure:

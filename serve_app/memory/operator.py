@@ -58,9 +58,15 @@ class Operator:
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
         if self._indexer.waiting > PENDING_NOTICED:
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
-        workers: dict[str, Alive] = {"indexer": self._indexer, "housekeeper": self._housekeeper, "refresher": self._refresher}
+        workers: dict[str, Alive] = {
+            "indexer": self._indexer,
+            "housekeeper": self._housekeeper,
+            "refresher": self._refresher,
+        }
         workers |= {f"writer-{writer.shard.number}": writer for writer in self._writers}
-        found += [Trouble("worker_stopped", f"{name} has stopped") for name, worker in workers.items() if not worker.alive]
+        found += [
+            Trouble("worker_stopped", f"{name} has stopped") for name, worker in workers.items() if not worker.alive
+        ]
         return found
 
     async def stats(self) -> list[ShardStats]:

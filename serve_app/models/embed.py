@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from serve_app.core import EmbeddingVersion
+from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
 from serve_app.models.stub import HashEmbedder
 from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files

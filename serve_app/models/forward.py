@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModel
 from transformers.utils import logging as transformers_logging
 
-from serve_app.models.weights import EncoderUnavailable
+from serve_app.errors import EncoderUnavailable
 from serve_app.ports import Vectors
 
 __all__ = ["Forward"]

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from serve_app.retrieve.terms import index_terms, is_function_word, query_terms, unspaced_runs, words
-from serve_app.retrieve.views import MONTHS
+from serve_app.stores.terms import index_terms, is_function_word, query_terms, unspaced_runs, words
+from serve_app.stores.views import MONTHS
 
 KEYWORDS_MAX: Final = 5
 """Keywords of a query."""

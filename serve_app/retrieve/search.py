@@ -147,7 +147,9 @@ def _evidence(
         eligible=eligible,
         dense=dense,
         code=block.lexical.coverage(codes, n) if codes else None,
-        speaker=speaker_match(frozenset(terms), block.speaker_terms, np.array(block.speaker_of[:n], np.int32)),
+        speaker=speaker_match(
+            frozenset(index_terms(query)), block.speaker_terms, np.array(block.speaker_of[:n], np.int32)
+        ),
         date=date_match(named_date(query), np.array(block.days[:n], np.int32)),
     )
 
@@ -209,7 +211,8 @@ def _merged(
     vector: NDArray[np.float32] | None,
 ) -> list[Found]:
     """Both tiers ranked together, by statistics over the two."""
-    tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found} | {turn.seq: "warm" for turn, _ in warm}
+    tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found}
+    tiers.update({turn.seq: "warm" for turn, _ in warm})
     turns = {found.turn.seq: found.turn for found in hot.found} | {turn.seq: turn for turn, _ in warm}
     ordered = [turns[seq] for seq in sorted(turns)]
     if not question.query.strip():

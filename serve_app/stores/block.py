@@ -32,7 +32,7 @@ from serve_app.records import (
     VectorsPut,
 )
 from serve_app.stores.lexical import LexicalIndex
-from serve_app.stores.terms import index_terms, query_terms
+from serve_app.stores.terms import index_terms
 from serve_app.stores.views import contextual_text, day_number
 
 TURNS_RESIDENT_MAX = 4096
@@ -246,7 +246,7 @@ class Block:
             return NO_TURN
         if name not in self._speakers:
             self._speakers[name] = len(self.speaker_terms)
-            self.speaker_terms.append(frozenset(query_terms(name)))
+            self.speaker_terms.append(frozenset(index_terms(name)))
         return self._speakers[name]
 
     def _previous_ordinal(self, turn: Turn) -> int:
@@ -301,7 +301,7 @@ class Block:
         if session is None or session.ids.get(record.turn_id) != record.turn_seq:
             return
         session.discard(record.turn_id)
-        self._forget_content(record.turn_seq)
+        self._forget_content([record.turn_seq])
         self._drop_summaries(record.session)
         if not session.seqs:
             del self.sessions[record.session]
@@ -310,8 +310,7 @@ class Block:
     def _forget_session(self, session: str, seq: int) -> None:
         gone = self.sessions.pop(session, None)
         self.summaries.pop(session, None)
-        for turn_seq in gone.seqs if gone else ():
-            self._forget_content(turn_seq)
+        self._forget_content(gone.seqs if gone else ())
         self.changed_seq = seq
 
     def _forget_all(self, seq: int) -> None:
@@ -321,12 +320,14 @@ class Block:
         self._hot.drop(self.key)
         self.changed_seq = seq
 
-    def _forget_content(self, turn_seq: int) -> None:
-        if self.turns.pop(turn_seq, None) is not None:
-            self.expiring.pop(turn_seq, None)
-            self._remove_vectors(turn_seq)
-            self.alive[self.ordinal(turn_seq)] = 0
-            self.lexical.remove(self.ordinal(turn_seq))
+    def _forget_content(self, turn_seqs: Iterable[int]) -> None:
+        resident = [seq for seq in turn_seqs if self.turns.pop(seq, None) is not None]
+        ordinals = [self.ordinal(seq) for seq in resident]
+        for seq, ordinal in zip(resident, ordinals, strict=True):
+            self.expiring.pop(seq, None)
+            self._remove_vectors(seq)
+            self.alive[ordinal] = 0
+        self.lexical.remove(*ordinals)
 
     def _drop_summaries(self, session: str) -> None:
         """Forget a session's summaries: they may quote a turn that has changed or gone."""

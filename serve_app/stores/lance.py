@@ -75,7 +75,7 @@ class StoredOwner(msgspec.Struct, frozen=True):
 def _translated() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # LanceDB raises what it likes, panics of its core included
+    except Exception as error:
         if "No space left" in str(error) or "os error 28" in str(error):
             raise StorageFull("no room left for the tables") from error
         raise StoreUnavailable(f"the tables do not answer: {error}") from error
@@ -174,7 +174,9 @@ class RecordTable:
 
     def _arrow(self, rows: Sequence[Row]) -> pa.Table:
         schema = self._schema()
-        columns = [pa.array([getattr(row, name) for row in rows], schema.field(name).type) for name in schema.names[:-1]]
+        columns = [
+            pa.array([getattr(row, name) for row in rows], schema.field(name).type) for name in schema.names[:-1]
+        ]
         return pa.table([*columns, self._vectors([row.vector for row in rows])], schema=schema)
 
     def _vectors(self, packed: Sequence[bytes | None]) -> pa.Array:
@@ -187,7 +189,7 @@ class RecordTable:
     def delete(self, where: Where) -> int:
         """Remove rows; gives their number. Their bytes leave with `purge`."""
         with _translated():
-            return int(self._table.delete(where).num_deleted_rows)
+            return int(self._table.delete(where).num_deleted_rows)  # type: ignore[attr-defined]
 
     def compact(self) -> None:
         """Merge small fragments and index what is new, once enough has gathered."""
@@ -263,13 +265,15 @@ class RecordTable:
         """The owner's turns with the largest inner product, exactly (no vector index), best first."""
         where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
         found = self._read(
-            lambda: self._table.search(query, vector_column_name=self._vector)
-            .distance_type("dot")
-            .bypass_vector_index()
-            .where(where)
-            .select(["seq", "_distance"])
-            .limit(k)
-            .to_list()
+            lambda: (
+                self._table.search(query, vector_column_name=self._vector)
+                .distance_type("dot")  # type: ignore[attr-defined]
+                .bypass_vector_index()
+                .where(where)
+                .select(["seq", "_distance"])
+                .limit(k)
+                .to_list()
+            )
         )
         best: dict[int, float] = {}
         for row in found:
@@ -282,11 +286,13 @@ class RecordTable:
             return []
         where = every(owned(owner), of_kind("turn"))
         found = self._read(
-            lambda: self._table.search(MatchQuery(" ".join(terms), "terms"))
-            .where(where)
-            .select(["seq", "_score"])
-            .limit(k)
-            .to_list()
+            lambda: (
+                self._table.search(MatchQuery(" ".join(terms), "terms"))  # type: ignore[call-arg]
+                .where(where)
+                .select(["seq", "_score"])
+                .limit(k)
+                .to_list()
+            )
         )
         scores = {row["seq"]: row["_score"] for row in found}
         return [(turn, scores[turn.seq]) for turn in self.turns(owner, list(scores))]
@@ -302,7 +308,7 @@ class RecordTable:
 
     def fragments(self) -> int:
         with _translated():
-            return int(self._table.stats()["fragment_stats"]["num_fragments"])
+            return int(self._table.stats()["fragment_stats"]["num_fragments"])  # type: ignore[index]
 
     def versions(self) -> int:
         with _translated():

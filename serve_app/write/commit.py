@@ -72,7 +72,9 @@ Outcome = tuple[Any, Receipt]
 class ShardWriter:
     """Owns the shard's queue and thread. `submit` may be called from any thread."""
 
-    def __init__(self, shard: Shard, clock: Callable[[], int], committed: Callable[[Shard, list[Record]], None]) -> None:
+    def __init__(
+        self, shard: Shard, clock: Callable[[], int], committed: Callable[[Shard, list[Record]], None]
+    ) -> None:
         self.shard = shard
         self._clock = clock
         self._committed = committed
@@ -171,7 +173,7 @@ class ShardWriter:
         """The result of the operation in a tuple, or None where it was refused."""
         try:
             return (operation.prepare(draft),)
-        except Exception as error:  # the caller of `submit` gets it; the writer goes on with the others
+        except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it; the writer goes on with the others
             future.set_exception(error)
             return None
 

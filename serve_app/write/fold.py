@@ -7,7 +7,7 @@ is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 
 import msgspec

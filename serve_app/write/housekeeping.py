@@ -118,7 +118,7 @@ class Housekeeper:
             if self._upkeep[number].trouble is None:
                 _log.warning("maintenance of shard %d failed, will be tried again: %s", number, error)
             self._upkeep[number].trouble = str(error)
-        except Exception as error:  # a defect in one shard's maintenance must not end that of the others
+        except Exception as error:  # noqa: BLE001 - a defect in one shard's maintenance must not end that of the others
             _log.exception("maintenance of shard %d failed", number)
             self._upkeep[number].trouble = f"defect: {type(error).__name__}"
 

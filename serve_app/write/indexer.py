@@ -90,7 +90,7 @@ class Indexer:
                 self._index(batch)
             except MemstrataError as error:
                 self._put_back(batch, str(error))
-            except Exception as error:  # whatever an encoder throws: the turns stay pending
+            except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
                 _log.exception("embedding failed")
                 self._put_back(batch, type(error).__name__)
 
@@ -120,7 +120,9 @@ class Indexer:
         for (writer, owner, turn), part in zip(turns, np.split(vectors, ends[:-1]), strict=True):
             items.setdefault((writer.shard.number, owner), []).append(_packed(turn, part))
         version = self._embedder.version.name
-        outcomes = [self._writers[number].submit(PutVectors(owner, version, one)) for (number, owner), one in items.items()]
+        outcomes = [
+            self._writers[number].submit(PutVectors(owner, version, one)) for (number, owner), one in items.items()
+        ]
         for outcome in outcomes:
             outcome.result()
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import OVERLAP_TOKENS, PIECES_MAX, pieces
 from serve_app.models.embed import EncoderOptions, TransformersEmbedder, open_embedder
 from serve_app.models.stub import HashEmbedder
-from serve_app.models.weights import PACKAGED, EncoderUnavailable, encoder_files
+from serve_app.models.weights import PACKAGED, encoder_files
 from serve_app.ports import Embedder
 
 TEXTS = [
@@ -211,7 +212,8 @@ def test_wrong_weights_and_missing_encoders_are_refused(tmp_path: Path) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
-from serve_app.models.embed import EncoderUnavailable, open_embedder
+from serve_app.errors import EncoderUnavailable
+from serve_app.models.embed import open_embedder
 try:
     open_embedder()
 except EncoderUnavailable as error:

@@ -15,7 +15,7 @@ from serve_app.retrieve.expand import (
     named_date,
     rewritten,
 )
-from serve_app.retrieve.terms import query_terms
+from serve_app.stores.terms import query_terms
 
 
 def test_a_long_query_becomes_a_few_words_as_written() -> None:

@@ -21,8 +21,8 @@ from serve_app.retrieve.fuse import (
     rank,
     speaker_match,
 )
-from serve_app.retrieve.lexical import LexicalIndex
-from serve_app.retrieve.terms import code_terms, index_terms, query_terms
+from serve_app.stores.lexical import LexicalIndex
+from serve_app.stores.terms import code_terms, index_terms, query_terms
 
 WEIGHTS = FusionWeights()
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")

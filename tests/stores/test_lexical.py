@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.retrieve.lexical import K1, QUERY_TERMS_MAX, B, LexicalIndex
+from serve_app.stores.lexical import K1, QUERY_TERMS_MAX, B, LexicalIndex
 
 TERMS = [f"t{at}" for at in range(8)]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.retrieve.terms import (
+from serve_app.stores.terms import (
     TERM_CHARS_MAX,
     TERMS_MAX,
     code_terms,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from serve_app.retrieve.views import contextual_text, day_number, local_date
+from serve_app.stores.views import contextual_text, day_number, local_date
 
 
 def us(year: int, month: int, day: int, hour: int, minute: int) -> int:
