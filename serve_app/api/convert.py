@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET
 
 from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FiltersIn, TurnIn
-from serve_app.api.times import format_time, parse_time
-from serve_app.core import Fact, Receipt, Summary, ToolCall, Turn
+from serve_app.api.times import parse_time
+from serve_app.core import Receipt, ToolCall, Turn
 from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
 from serve_app.retrieve.filters import Filters
 from serve_app.write.operations import NewTurn
@@ -83,53 +83,6 @@ def passing_turn(turn: TurnIn, place: str, index: int, now: int) -> Turn:
         data=new.data,
         metadata=new.metadata,
     )
-
-
-def shown_turn(turn: Turn) -> dict[str, Any]:
-    """A stored turn as the API gives it."""
-    shown: dict[str, Any] = {
-        "id": turn.id,
-        "session_id": turn.session,
-        "seq": turn.seq,
-        "role": turn.role,
-        "content": turn.text,
-        "speaker": turn.speaker,
-        "created_at": format_time(turn.created_at, turn.offset_minutes),
-        "arrived_at": format_time(turn.arrived_at),
-    }
-    if turn.tool_calls:
-        shown["tool_calls"] = turn.tool_calls
-    for name in ("tool_call_id", "tool_name", "metadata"):
-        if getattr(turn, name) is not None:
-            shown[name] = getattr(turn, name)
-    if turn.data is not None:
-        shown["data"] = msgspec.Raw(turn.data)
-    if turn.expires_at is not None:
-        shown["expires_at"] = format_time(turn.expires_at)
-    return shown
-
-
-def shown_fact(fact: Fact) -> dict[str, Any]:
-    return {
-        "key": fact.key,
-        "value": fact.value,
-        "entity_class": fact.entity_class,
-        "written_at": format_time(fact.written_at),
-        "expires_at": None if fact.expires_at is None else format_time(fact.expires_at),
-    }
-
-
-def shown_summary(summary: Summary) -> dict[str, Any]:
-    return {
-        "text": summary.text,
-        "first_seq": summary.first_seq,
-        "last_seq": summary.last_seq,
-        "tokens": summary.tokens,
-        "version": summary.version,
-        "input_hash": summary.input_hash,
-        "created_at": format_time(summary.created_at),
-        "expires_at": format_time(summary.expires_at),
-    }
 
 
 def filters(given: FiltersIn | None, session: str | None) -> Filters:

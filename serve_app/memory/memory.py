@@ -17,10 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.context.candidates import Dropped
-from serve_app.context.inputs import ContextInputs, Hit
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
-from serve_app.context.window import Context, build_context
+from serve_app.context.window import build_context
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.errors import (
     InvalidReceipt,
@@ -29,9 +27,9 @@ from serve_app.errors import (
     NotFound,
     Overloaded,
     ReceiptNotReached,
-    StorageTrouble,
 )
 from serve_app.memory import reading
+from serve_app.memory.assembly import Moment, assemble, with_older
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
@@ -40,8 +38,8 @@ from serve_app.placement import shard_of
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.expand import keywords, rewritten
-from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import Question, search
+from serve_app.stores.block import Block
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.indexer import PENDING_MAX, Indexer
 from serve_app.write.operations import (
@@ -54,6 +52,7 @@ from serve_app.write.operations import (
     NewTurn,
     PutFact,
 )
+from serve_app.write.shard import Shard
 
 T = TypeVar("T")
 Vector = NDArray[np.float32]
@@ -63,10 +62,6 @@ POLL_S = 0.003
 
 HISTORY_TURNS = 4
 """Last turns of a session that an elliptic query may be resolved from."""
-
-TOKENS_A_HIT = 40
-HITS_MIN, HITS_MAX = 10, 100
-"""Turns that a context retrieves: about as many as its budget could show, within bounds."""
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -207,7 +202,7 @@ class Memory:
         stages, started = Stages(), time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         block = await self._in_pool(shard.block, owner.key)
-        said = _said(request.history) or self._last_turns(owner.key, request.filters.session)
+        said = _said(request.history) or _last_turns(block, request.filters.session)
         asked = rewritten(request.query, said)
         stages.mark("expand")
         wanted = request.mode != "lexical" and asked.strip() != ""
@@ -244,16 +239,6 @@ class Memory:
         except MemstrataError as error:
             return None, (f"dense: {error.code}",)
 
-    def _last_turns(self, owner: str, session: str | None) -> list[str]:
-        """What was said last in the session, if its owner's block is here."""
-        if session is None:
-            return []
-        block = self._writers[self._shard_number(owner)].shard.block(owner)
-        with block.lock:
-            index = block.sessions.get(session)
-            seqs = index.seqs[-HISTORY_TURNS:] if index else []
-            return [block.turns[seq].text for seq in seqs if seq in block.turns]
-
     # ---- context
 
     async def context(self, owner: Owner, request: ContextRequest, layout: str | None = None) -> ContextAnswer:
@@ -267,83 +252,15 @@ class Memory:
         stages.mark("wait")
         vector, reasons = await self._vector(request.query, True, started, request.deadline_s)
         stages.mark("embed")
-        inputs, older, seq = await self._in_pool(self._inputs, shard, owner.key, request, vector, reasons, now)
+        moment = Moment(now, self._effective(now), self._versions)
+        state = await self._in_pool(assemble, shard, owner.key, request, vector, reasons, moment)
         stages.mark("retrieve")
-        context = await self._in_pool(build_context, inputs, self._layout, tokenizer)
+        context = await self._in_pool(build_context, state.inputs, self._layout, tokenizer)
         stages.mark("pack")
-        whole = _with_older(context, older)
-        return ContextAnswer(whole, Receipt(shard.number, seq), now, tokenizer.name, stages.finish())
-
-    def _inputs(
-        self,
-        shard: Any,
-        owner: str,
-        request: ContextRequest,
-        vector: Vector | None,
-        reasons: tuple[str, ...],
-        now: int,
-    ) -> tuple[ContextInputs, tuple[tuple[str, int], ...], int]:
-        """Everything that the context depends on. Where the store cannot be read: only what the caller sent."""
-        try:
-            return self._stored_inputs(shard, owner, request, vector, reasons, now)
-        except StorageTrouble as error:
-            degradation = Degradation("system_only", (*reasons, f"store: {error.code}"))
-            return self._plain_inputs(request, now, degradation), (), shard.applied_seq
-
-    def _stored_inputs(
-        self,
-        shard: Any,
-        owner: str,
-        request: ContextRequest,
-        vector: Vector | None,
-        reasons: tuple[str, ...],
-        now: int,
-    ) -> tuple[ContextInputs, tuple[tuple[str, int], ...], int]:
-        block = shard.block(owner)
-        effective = self._effective(now)
-        as_of = request.as_of_seq if request.as_of_time is None else reading.seq_at(block, request.as_of_time)
-        state = reading.memories(block, request.session, as_of, effective)
-        question = Question(
-            query=request.query,
-            mode="lexical" if vector is None else "hybrid",
-            k=min(HITS_MAX, max(HITS_MIN, request.budget_tokens // TOKENS_A_HIT)),
-            now=effective,
-            as_of=state.seq,
-            filters=Filters() if request.whole_user else Filters(session=request.session or ""),
-        )
-        found = search(block, question, vector, shard.table, shard.turns)
-        if state.changed_since:
-            reasons = (*reasons, "as_of: something was edited or erased since")
-        inputs = self._plain_inputs(request, now, Degradation("full", reasons))
-        turns = state.turns if request.history is None else request.history
-        inputs = msgspec.structs.replace(
-            inputs,
-            facts=state.facts,
-            summary=state.summary,
-            turns=turns,
-            hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
-            partners=reading.partners(block, [*turns, *(one.turn for one in found)], state.seq, effective),
-        )
-        return inputs, state.older, state.seq
-
-    def _plain_inputs(self, request: ContextRequest, now: int, degradation: Degradation) -> ContextInputs:
-        return ContextInputs(
-            session=request.session or "",
-            query=request.query,
-            budget_tokens=request.budget_tokens,
-            now=now,
-            system=request.system,
-            notes=request.notes,
-            turns=request.history or (),
-            format=request.format,
-            versions=self._versions,
-            degradation=degradation,
-        )
+        whole = with_older(context, state.older)
+        return ContextAnswer(whole, Receipt(shard.number, state.seq), now, tokenizer.name, stages.finish())
 
     # ---- shared
-
-    def _shard_number(self, owner: str) -> int:
-        return shard_of(Owner.from_key(owner), len(self._writers))
 
     def _writer(self, owner: Owner) -> ShardWriter:
         return self._writers[shard_of(owner, len(self._writers))]
@@ -351,7 +268,7 @@ class Memory:
     async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
         return await asyncio.wrap_future(writer.submit(operation))
 
-    async def _reached(self, owner: Owner, receipt: Receipt | None, deadline_s: float | None) -> Any:
+    async def _reached(self, owner: Owner, receipt: Receipt | None, deadline_s: float | None) -> Shard:
         """The owner's shard, once it shows the write that the receipt names."""
         shard = self._writer(owner).shard
         if receipt is None or (receipt.shard == shard.number and receipt.seq <= shard.applied_seq):
@@ -378,19 +295,16 @@ class Memory:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
 
+def _last_turns(block: Block, session: str | None) -> list[str]:
+    """What was said last in the session."""
+    with block.lock:
+        index = None if session is None else block.sessions.get(session)
+        seqs = index.seqs[-HISTORY_TURNS:] if index else []
+        return [block.turns[seq].text for seq in seqs if seq in block.turns]
+
+
 def _said(history: Sequence[Turn]) -> list[str]:
     return [turn.text for turn in history[-HISTORY_TURNS:]]
-
-
-def _with_older(context: Context, older: Sequence[tuple[str, int]]) -> Context:
-    """Turns before the window are in the summary that is shown, or listed as left out."""
-    covered = context.summary
-    lost = [
-        Dropped("recent", turn_id, "beyond_window")
-        for turn_id, seq in older
-        if covered is None or not covered.first_seq <= seq <= covered.last_seq
-    ]
-    return msgspec.structs.replace(context, dropped=(*lost, *context.dropped)) if lost else context
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:

@@ -17,8 +17,9 @@ from serve_app.core import Mode, Tier, Turn
 from serve_app.retrieve.expand import named_date
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import ARMS, Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
-from serve_app.stores.block import Block, turn_text
+from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
+from serve_app.stores.packing import turn_text
 from serve_app.stores.terms import code_terms, index_terms, query_terms
 from serve_app.stores.views import day_number
 
@@ -90,30 +91,30 @@ class _Hot(NamedTuple):
 
 def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -> _Hot:
     with block.lock:
-        n = block.ordinals_until(question.as_of)
+        n = block.columns.until(question.as_of)
         k = question.k if len(block.turns) == block.total_turns else max(question.k, WARM_CANDIDATES)
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k)
         dense = None if vector is None else block.dense(vector, n, question.as_of, DENSE_DEPTH)
         ranking = rank(_evidence(block, question.query, n, eligible, dense), question.mode, k, question.weights)
-        turns = [block.turns[block.seqs[ordinal]] for ordinal in ranking.ordinals.tolist()]
+        turns = [block.turns[block.columns.seqs[ordinal]] for ordinal in ranking.ordinals.tolist()]
     inner = [float("nan")] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
     return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner)
 
 
 def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
     """Alive, within the filters, not expired."""
-    alive = np.frombuffer(bytes(block.alive[:n]), np.bool_).copy()
+    alive = block.columns.alive(n)
     if question.filters.narrow:
         admitted = np.zeros(n, np.bool_)
         for turn in _within_session(block, question.filters.session):
-            ordinal = block.ordinal(turn.seq)
+            ordinal = block.columns.ordinal(turn.seq)
             if ordinal < n and question.filters.admit(turn):
                 admitted[ordinal] = True
         alive &= admitted
     for seq, expires_at in block.expiring.items():
-        if expires_at <= question.now and (ordinal := block.ordinal(seq)) < n:
+        if expires_at <= question.now and (ordinal := block.columns.ordinal(seq)) < n:
             alive[ordinal] = False
     return alive
 
@@ -128,7 +129,7 @@ def _within_session(block: Block, session: str | None) -> list[Turn]:
 def _newest(block: Block, eligible: NDArray[np.bool_], k: int) -> _Hot:
     """Without a query the newest matches come first."""
     newest = np.flatnonzero(eligible)[::-1][:k]
-    found = [Found(block.turns[block.seqs[ordinal]], 0.0, {}, "hot") for ordinal in newest.tolist()]
+    found = [Found(block.turns[block.columns.seqs[ordinal]], 0.0, {}, "hot") for ordinal in newest.tolist()]
     return _Hot(found, [float("nan")] * len(found))
 
 
@@ -136,8 +137,8 @@ def _evidence(
     block: Block, query: str, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
 ) -> Evidence:
     terms = query_terms(query)
-    own, window = block.lexical.scores(terms, n)
-    links = block.lexical.links(n)
+    own, window = block.columns.lexical.scores(terms, n)
+    links = block.columns.lexical.links(n)
     codes = code_terms(query)
     return Evidence(
         own=own,
@@ -146,11 +147,9 @@ def _evidence(
         following=links.following,
         eligible=eligible,
         dense=dense,
-        code=block.lexical.coverage(codes, n) if codes else None,
-        speaker=speaker_match(
-            frozenset(index_terms(query)), block.speaker_terms, np.array(block.speaker_of[:n], np.int32)
-        ),
-        date=date_match(named_date(query), np.array(block.days[:n], np.int32)),
+        code=block.columns.lexical.coverage(codes, n) if codes else None,
+        speaker=speaker_match(frozenset(index_terms(query)), block.columns.speaker_terms, block.columns.speaker_of(n)),
+        date=date_match(named_date(query), block.columns.days(n)),
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import threading
-from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -31,9 +30,9 @@ from serve_app.records import (
     UserGone,
     VectorsPut,
 )
-from serve_app.stores.lexical import LexicalIndex
-from serve_app.stores.terms import index_terms
-from serve_app.stores.views import contextual_text, day_number
+from serve_app.stores.columns import Columns
+from serve_app.stores.packing import unpack_vectors, vector_rows
+from serve_app.stores.rows import StoredOwner
 
 TURNS_RESIDENT_MAX = 4096
 """Newest turns of one owner whose content and vectors stay in memory; older ones are read from the tables."""
@@ -46,8 +45,6 @@ FACT_VERSIONS_MAX = 16
 
 SUMMARY_VERSIONS_MAX = 8
 """Summaries of one session that are kept for `as_of`."""
-
-NO_TURN = -1
 
 
 @dataclass(slots=True)
@@ -69,16 +66,6 @@ class SessionIndex:
         del self.seqs[bisect.bisect_left(self.seqs, seq)]
 
 
-@dataclass(slots=True)
-class IndexedTurn:
-    """One row of the restore scan: enough to index a turn whose content stays in the table."""
-
-    seq: int
-    session: str
-    id: str
-    at: int
-
-
 class Block:
     """See the module. `key` is the owner's key; `hot` the index that holds the vectors of all owners."""
 
@@ -96,34 +83,13 @@ class Block:
         self._version = version
         self._hot = hot
         self._hot.drop(key)
-        self._clear_columns()
-
-    def _clear_columns(self) -> None:
-        """What is kept by ordinal: one entry for each turn that was indexed since the last rebuild."""
-        self.lexical = LexicalIndex()
-        self.seqs: list[int] = []  # a removed turn leaves its seq behind, as its ordinal stays
-        self.alive = bytearray()
-        self.days = array("i")
-        self.speaker_of = array("i")
-        self.speaker_terms: list[frozenset[str]] = []
-        self._speakers: dict[str, int] = {}
+        self.columns = Columns()
 
     # ---- reading
 
     @property
     def total_turns(self) -> int:
         return sum(len(session.seqs) for session in self.sessions.values())
-
-    @property
-    def oldest_resident_seq(self) -> int:
-        return next(iter(self.turns), 0)
-
-    def ordinal(self, seq: int) -> int:
-        return bisect.bisect_left(self.seqs, seq)
-
-    def ordinals_until(self, seq: int | None) -> int:
-        """The number of ordinals that existed as of `seq`."""
-        return len(self.seqs) if seq is None else bisect.bisect_right(self.seqs, seq)
 
     def find(self, session: str, turn_id: str) -> int | None:
         """The seq of a turn, or None."""
@@ -140,8 +106,8 @@ class Block:
         rows, found = self._hot.search(self.key, query, depth)
         for row, score in zip(rows.tolist(), found.tolist(), strict=True):
             seq = row // ROWS_PER_TURN_MAX
-            ordinal = self.ordinal(seq)
-            if ordinal >= limit or self.seqs[ordinal] != seq or seq not in self.turns:
+            ordinal = self.columns.ordinal(seq)
+            if ordinal >= limit or seq not in self.turns:
                 continue
             if as_of is not None and self.vectors[seq][0] > as_of:
                 continue
@@ -159,26 +125,19 @@ class Block:
 
     # ---- building
 
-    def restore(
-        self,
-        index: Iterable[IndexedTurn],
-        turns: Iterable[Turn],
-        vectors: Iterable[tuple[int, int, NDArray[np.float32]]],
-        facts: Iterable[Fact],
-        summaries: Iterable[Summary],
-        folded_seq: int,
-    ) -> None:
-        """Take over what the tables hold, each in order of seq. `vectors`: (turn seq, vector seq, (parts, dim))."""
-        for row in index:
-            self.sessions.setdefault(row.session, SessionIndex()).add(row.id, row.seq, row.at)
-        for turn in turns:
+    def restore(self, stored: StoredOwner, folded_seq: int) -> None:
+        """Take over what the tables hold up to `folded_seq`."""
+        for row in stored.index:
+            self.sessions.setdefault(row.session, SessionIndex()).add(row.id, row.seq, row.created_at)
+        for turn in stored.turns:
             self._make_resident(turn)
-        for turn_seq, vector_seq, parts in vectors:
-            self._add_vectors(turn_seq, vector_seq, parts)
-        for fact in facts:
+        for vectors in stored.vectors:
+            self._add_vectors(vectors.turn_seq, vectors.vector_seq, vectors.parts)
+        for fact in stored.facts:
             self._put_fact(fact)
-        for summary in summaries:
+        for summary in stored.summaries:
             self._put_summary(summary)
+        self.changed_seq = stored.changed_seq
         self.applied_seq = folded_seq
 
     def apply(self, record: Record) -> None:
@@ -234,32 +193,15 @@ class Block:
             self._rebuild()
 
     def _index(self, turn: Turn) -> None:
-        previous = self._previous_ordinal(turn)
-        self.seqs.append(turn.seq)
-        self.alive.append(1)
-        self.days.append(day_number(turn.created_at, turn.offset_minutes))
-        self.speaker_of.append(self._speaker(turn.speaker))
-        self.lexical.append(index_terms(turn_text(turn)), previous)
-
-    def _speaker(self, name: str | None) -> int:
-        if name is None:
-            return NO_TURN
-        if name not in self._speakers:
-            self._speakers[name] = len(self.speaker_terms)
-            self.speaker_terms.append(frozenset(index_terms(name)))
-        return self._speakers[name]
-
-    def _previous_ordinal(self, turn: Turn) -> int:
-        """The ordinal of the turn before this one in its session, if that is resident."""
+        """Add to the columns, linked to the turn before it in its session if that is resident."""
         seqs = self.sessions[turn.session].seqs
         place = bisect.bisect_left(seqs, turn.seq)
-        if place == 0 or seqs[place - 1] not in self.turns:
-            return NO_TURN
-        return self.ordinal(seqs[place - 1])
+        previous = seqs[place - 1] if place and seqs[place - 1] in self.turns else None
+        self.columns.append(turn, previous)
 
     def _rebuild(self) -> None:
         """Index the resident turns afresh: after an edit, or when the oldest have left."""
-        self._clear_columns()
+        self.columns = Columns()
         for turn in self.turns.values():
             self._index(turn)
 
@@ -316,39 +258,19 @@ class Block:
     def _forget_all(self, seq: int) -> None:
         self.sessions, self.turns, self.expiring = {}, {}, {}
         self.facts, self.summaries, self.vectors = {}, {}, {}
-        self._clear_columns()
+        self.columns = Columns()
         self._hot.drop(self.key)
         self.changed_seq = seq
 
     def _forget_content(self, turn_seqs: Iterable[int]) -> None:
         resident = [seq for seq in turn_seqs if self.turns.pop(seq, None) is not None]
-        ordinals = [self.ordinal(seq) for seq in resident]
-        for seq, ordinal in zip(resident, ordinals, strict=True):
+        for seq in resident:
             self.expiring.pop(seq, None)
             self._remove_vectors(seq)
-            self.alive[ordinal] = 0
-        self.lexical.remove(*ordinals)
+        self.columns.remove(resident)
 
     def _drop_summaries(self, session: str) -> None:
         """Forget a session's summaries: they may quote a turn that has changed or gone."""
         self.summaries.pop(session, None)
         if session in self.sessions:
             self.sessions[session].summarised_seq = 0
-
-
-def turn_text(turn: Turn) -> str:
-    """The text of a turn as it is indexed and embedded: who said it, when, and what."""
-    return contextual_text(turn.speaker, turn.role, turn.created_at, turn.offset_minutes, turn.text)
-
-
-def vector_rows(turn_seq: int, parts: int) -> NDArray[np.int64]:
-    return np.arange(parts, dtype=np.int64) + turn_seq * ROWS_PER_TURN_MAX
-
-
-def pack_vectors(parts: NDArray[np.float32]) -> bytes:
-    """Float16, little endian: half the bytes, and the same value in the log, the tables and memory."""
-    return parts.astype("<f2").tobytes()
-
-
-def unpack_vectors(packed: bytes, dimension: int) -> NDArray[np.float32]:
-    return np.frombuffer(packed, "<f2").reshape(-1, dimension).astype(np.float32)

@@ -1,9 +1,10 @@
 """The warm tables: one LanceDB table a shard, holding what the log's folded part says.
 
-A row is a turn, a further chunk of a long turn, a version of a fact, a summary, the state of an
-erasure, or the one watermark. Its key `row` is `seq * ROWS_PER_TURN_MAX + part`; its `rev` is the
-seq of the record that last wrote it, and a merge never replaces a newer `rev`. The watermark is
-written in the same commit as the rows it stands for. Filters are expressions, never strings.
+A row is a turn, a further chunk of a long turn, a version of a fact, a summary, the mark of an
+owner's last edit or erasure, the state of a user's erasure, or the one watermark. Its key `row` is
+`seq * ROWS_PER_TURN_MAX + part`; its `rev` is the seq of the record that last wrote it, and a merge
+never replaces a newer `rev`. The watermark is written in the same commit as the rows it stands for.
+Filters are expressions, never strings.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import lancedb.index as index_kinds
 import msgspec
 import numpy as np
 import pyarrow as pa
-from lancedb.expr import Expr, col, lit
+from lancedb.expr import col, lit
 from lancedb.query import MatchQuery
 from numpy.typing import NDArray
 
-from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Fact, Summary, Turn
+from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
 from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
+from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors
+from serve_app.stores.where import Where, every, of_kind, owned
 
 T = TypeVar("T")
 
@@ -40,36 +43,6 @@ COMPACT_FRAGMENTS = 24
 """Small fragments that the writer lets gather before it compacts."""
 VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
 
-Where = Expr
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One row to be merged. `body` is the packed value; `vector` and `vector_seq` may come later."""
-
-    row: int
-    rev: int
-    kind: str
-    owner: str
-    seq: int
-    session: str = ""
-    id: str = ""
-    created_at: int = 0
-    terms: str = ""
-    body: bytes = b""
-    vector_rev: int = 0
-    vector_seq: int = 0
-    vector: bytes | None = None
-
-
-class StoredOwner(msgspec.Struct, frozen=True):
-    """What the table holds of one owner, each part in order of seq."""
-
-    index: tuple[tuple[int, str, str, int], ...]
-    turns: tuple[Turn, ...]
-    vectors: tuple[tuple[int, int, NDArray[np.float32]], ...]
-    facts: tuple[Fact, ...]
-    summaries: tuple[Summary, ...]
-
 
 @contextmanager
 def _translated() -> Iterator[None]:
@@ -79,41 +52,6 @@ def _translated() -> Iterator[None]:
         if "No space left" in str(error) or "os error 28" in str(error):
             raise StorageFull("no room left for the tables") from error
         raise StoreUnavailable(f"the tables do not answer: {error}") from error
-
-
-def owned(owner: str) -> Where:
-    return col("owner") == lit(owner)
-
-
-def before(seq: int) -> Where:
-    return col("seq") < lit(seq)
-
-
-def of_session(session: str) -> Where:
-    return col("session") == lit(session)
-
-
-def of_kind(kind: str) -> Where:
-    return col("kind") == lit(kind)
-
-
-def of_id(identifier: str) -> Where:
-    return col("id") == lit(identifier)
-
-
-def of_seq(seq: int) -> Where:
-    return col("seq") == lit(seq)
-
-
-def either(one: Where, other: Where) -> Where:
-    return one.or_(other)
-
-
-def every(*conditions: Where) -> Where:
-    whole = conditions[0]
-    for condition in conditions[1:]:
-        whole = whole.and_(condition)
-    return whole
 
 
 class RecordTable:
@@ -208,6 +146,11 @@ class RecordTable:
 
     # ---- reading
 
+    def version(self) -> int:
+        """Changes with every commit."""
+        with _translated():
+            return int(self._table.version)
+
     def folded_seq(self) -> int:
         """The seq up to which the log is in this table."""
         found = self._scan(col("row") == lit(WATERMARK_ROW), ["seq"])
@@ -216,8 +159,11 @@ class RecordTable:
     def load(self, owner: str, resident: int) -> StoredOwner:
         """All of one owner; the bodies and vectors of the newest `resident` turns only."""
         light = self._scan(owned(owner), ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
-        rows = [row for row in light.to_pylist() if row["kind"] == "turn"]
-        index = tuple((row["seq"], row["session"], row["id"], row["created_at"]) for row in rows)
+        lines = light.to_pylist()
+        if not lines:
+            return StoredOwner()
+        rows = [row for row in lines if row["kind"] == "turn"]
+        index = tuple(StoredTurn(row["seq"], row["session"], row["id"], row["created_at"]) for row in rows)
         first = rows[-resident]["seq"] if len(rows) > resident else 0
         heavy = self._scan(
             every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq") >= lit(first)),
@@ -232,10 +178,11 @@ class RecordTable:
             vectors=tuple(self._read_vectors(heavy)),
             facts=tuple(msgspec.msgpack.decode(body, type=Fact) for body, kind in bodies if kind == "fact"),
             summaries=tuple(msgspec.msgpack.decode(body, type=Summary) for body, kind in bodies if kind == "summary"),
+            changed_seq=max((row["seq"] for row in lines if row["kind"] == "mark"), default=0),
         )
 
-    def _read_vectors(self, table: pa.Table) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-        """(turn seq, vector seq, parts) of each turn that has its vectors; `table` is sorted by row."""
+    def _read_vectors(self, table: pa.Table) -> Iterator[StoredVectors]:
+        """Those of each turn that has its vectors; `table` is sorted by row."""
         parts: dict[int, list[NDArray[np.float32]]] = {}
         vector_seqs: dict[int, int] = {}
         for row in table.select(["seq", "rev", "vector_rev", "vector_seq", self._vector]).to_pylist():
@@ -243,7 +190,7 @@ class RecordTable:
                 parts.setdefault(row["seq"], []).append(np.asarray(row[self._vector], np.float32))
                 vector_seqs[row["seq"]] = row["vector_seq"]
         for seq, found in parts.items():
-            yield seq, vector_seqs[seq], np.stack(found)
+            yield StoredVectors(seq, vector_seqs[seq], np.stack(found))
 
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
@@ -330,21 +277,6 @@ class RecordTable:
                 raise
         with _translated():
             return query()
-
-
-def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
-    return Row(
-        row=turn.seq * ROWS_PER_TURN_MAX,
-        rev=turn.rev,
-        kind="turn",
-        owner=owner,
-        seq=turn.seq,
-        session=turn.session,
-        id=turn.id,
-        created_at=turn.created_at,
-        terms=" ".join(terms),
-        body=msgspec.msgpack.encode(turn),
-    )
 
 
 def _turn(body: bytes) -> Turn:

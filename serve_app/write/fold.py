@@ -27,10 +27,12 @@ from serve_app.records import (
     UserGone,
     VectorsPut,
 )
-from serve_app.stores import lance
-from serve_app.stores.block import turn_text
-from serve_app.stores.lance import RecordTable, Row, Where, every, turn_row
+from serve_app.stores import where
+from serve_app.stores.lance import RecordTable
+from serve_app.stores.packing import turn_text
+from serve_app.stores.rows import Row, turn_row
 from serve_app.stores.terms import index_terms
+from serve_app.stores.where import Where, every
 from serve_app.write.shard import Shard
 
 FOLD_RECORDS_MAX = 4_000
@@ -65,7 +67,7 @@ class FoldPlan:
 
     def merge_into(self, table: RecordTable, folded_seq: int) -> None:
         for start in range(0, len(self.deletions), DELETIONS_A_COMMIT):
-            table.delete(reduce(lance.either, self.deletions[start : start + DELETIONS_A_COMMIT]))
+            table.delete(reduce(where.either, self.deletions[start : start + DELETIONS_A_COMMIT]))
         stored = [self._with_vector(row) for row in table.rows(list(self.vectors))]
         table.merge([*filter(None, stored), *self.rows.values()], folded_seq)
 
@@ -84,41 +86,51 @@ class FoldPlan:
                 self._put_vectors(record)
             case TurnGone(seq=seq, owner=owner, session=session, turn_seq=turn_seq):
                 self._forget_summaries(owner, session, seq)
-                self._forget(every(lance.owned(owner), lance.of_seq(turn_seq)), lambda row: row.seq == turn_seq)
+                self._mark_change(owner, seq)
+                self._forget(every(where.owned(owner), where.of_seq(turn_seq)), lambda row: row.seq == turn_seq)
             case SessionGone(seq=seq, owner=owner, session=session):
-                where = every(lance.owned(owner), lance.of_session(session), lance.before(seq))
-                self._forget(where, lambda row: row.owner == owner and row.session == session)
+                rows = every(where.owned(owner), where.of_session(session), where.before(seq))
+                self._forget(rows, lambda row: row.owner == owner and row.session == session)
+                self._mark_change(owner, seq)
             case UserGone(seq=seq, owner=owner, erasure=erasure):
-                self._forget(every(lance.owned(owner), lance.before(seq)), lambda row: row.owner == owner)
+                self._forget(every(where.owned(owner), where.before(seq)), lambda row: row.owner == owner)
                 self._put(_row(seq, "erasure", "", erasure.id, erasure))
             case ErasureDone(seq=seq, erasure=erasure):
                 self._put_erasure(seq, erasure)
             case FactPut(owner=owner, fact=fact):
                 self._put(_row(fact.seq, "fact", owner, fact.key, fact))
             case FactGone(seq=seq, owner=owner, key=key):
-                where = every(lance.owned(owner), lance.of_kind("fact"), lance.of_id(key), lance.before(seq))
-                self._forget(where, lambda row: (row.owner, row.kind, row.id) == (owner, "fact", key))
+                rows = every(where.owned(owner), where.of_kind("fact"), where.of_id(key), where.before(seq))
+                self._forget(rows, lambda row: (row.owner, row.kind, row.id) == (owner, "fact", key))
+                self._mark_change(owner, seq)
             case SummaryPut(owner=owner, summary=one):
                 self._put(_row(one.seq, "summary", owner, str(one.seq), one, one.session))
 
     def _put(self, row: Row) -> None:
         self.rows[row.row] = row
 
-    def _forget(self, where: Where, planned: Callable[[Row], bool]) -> None:
+    def _forget(self, stored: Where, planned: Callable[[Row], bool]) -> None:
         """Delete what the table holds, and drop what this plan was about to add."""
-        self.deletions.append(where)
+        self.deletions.append(stored)
         for key in [row.row for row in self.rows.values() if planned(row)]:
             del self.rows[key]
 
+    def _mark_change(self, owner: str, seq: int) -> None:
+        """The seq of the owner's last edit or erasure: a context as of an earlier seq must say so."""
+        older = every(where.owned(owner), where.of_kind("mark"), where.before(seq))
+        self._forget(older, lambda row: (row.owner, row.kind) == (owner, "mark"))
+        self._put(_row(seq, "mark", owner, "changed"))
+
     def _forget_summaries(self, owner: str, session: str, seq: int) -> None:
         """A summary may quote a turn that changed: all earlier ones of the session go."""
-        where = every(lance.owned(owner), lance.of_kind("summary"), lance.of_session(session), lance.before(seq))
-        self._forget(where, lambda row: (row.owner, row.kind, row.session) == (owner, "summary", session))
+        rows = every(where.owned(owner), where.of_kind("summary"), where.of_session(session), where.before(seq))
+        self._forget(rows, lambda row: (row.owner, row.kind, row.session) == (owner, "summary", session))
 
     def _put_turn(self, owner: str, turn: Turn) -> None:
         if turn.rev != turn.seq:
             self._forget_summaries(owner, turn.session, turn.rev)
-            chunks = every(lance.owned(owner), lance.of_seq(turn.seq), lance.of_kind("chunk"))
+            self._mark_change(owner, turn.rev)
+            chunks = every(where.owned(owner), where.of_seq(turn.seq), where.of_kind("chunk"))
             self._forget(chunks, lambda row: row.seq == turn.seq and row.kind == "chunk")
         self._put(turn_row(owner, turn, index_terms(turn_text(turn))))
 
@@ -142,13 +154,15 @@ class FoldPlan:
 
     def _put_erasure(self, seq: int, erasure: Erasure) -> None:
         """The finished state replaces the pending one."""
-        where = every(lance.of_kind("erasure"), lance.of_id(erasure.id))
-        self._forget(where, lambda row: (row.kind, row.id) == ("erasure", erasure.id))
+        rows = every(where.of_kind("erasure"), where.of_id(erasure.id))
+        self._forget(rows, lambda row: (row.kind, row.id) == ("erasure", erasure.id))
         self._put(_row(seq, "erasure", "", erasure.id, erasure))
 
 
-def _row(seq: int, kind: str, owner: str, identifier: str, value: msgspec.Struct, session: str = "") -> Row:
-    body = msgspec.msgpack.encode(value)
+def _row(
+    seq: int, kind: str, owner: str, identifier: str, value: msgspec.Struct | None = None, session: str = ""
+) -> Row:
+    body = b"" if value is None else msgspec.msgpack.encode(value)
     key = seq * ROWS_PER_TURN_MAX
     return Row(row=key, rev=seq, kind=kind, owner=owner, seq=seq, session=session, id=identifier, body=body)
 

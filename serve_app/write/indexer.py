@@ -20,7 +20,7 @@ from serve_app.core import Turn
 from serve_app.errors import MemstrataError
 from serve_app.ports import Embedder, Vectors
 from serve_app.records import Record, TurnPut, TurnVectors
-from serve_app.stores.block import pack_vectors, turn_text
+from serve_app.stores.packing import pack_vectors, turn_text
 from serve_app.write.commit import ShardWriter
 from serve_app.write.operations import PutVectors
 from serve_app.write.shard import Shard

@@ -25,9 +25,12 @@ from serve_app.records import (
     UserGone,
     VectorsPut,
 )
-from serve_app.stores.block import TURNS_RESIDENT_MAX, Block, IndexedTurn
+from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
+
+LOADS_A_CHECK = 16
+"""Loads between two looks at the bound of resident turns; it is overshot by no more than so many owners."""
 
 LOAD_ATTEMPTS = 5
 """A load that a fold overtakes starts again; folds are seconds apart, so this many are never needed."""
@@ -56,10 +59,10 @@ class Shard:
         self._hot = hot
         self._turns_resident = turns_resident
         self._lock = threading.Lock()
+        self._loading = threading.Lock()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._tail: list[Record] = []
         self._tail_of: dict[str, list[Record]] = {}
-        self._folds = 0
 
     # ---- start
 
@@ -81,30 +84,36 @@ class Shard:
             if block is not None:
                 self._blocks.move_to_end(owner)
                 return block
+        with self._loading:  # one at a time: two blocks of one owner would share its vectors
+            return self._blocks.get(owner) or self._loaded(owner)
+
+    def _loaded(self, owner: str) -> Block:
         for _ in range(LOAD_ATTEMPTS):
-            folds = self._folds
             block = self._load(owner)
             with self._lock:
-                if owner in self._blocks:
-                    return self._blocks[owner]
-                if folds == self._folds:
+                if block is not None and self.folded_seq <= block.applied_seq:
                     self._adopt(owner, block)
                     return block
         raise StoreUnavailable("the tables change faster than they can be read")
 
-    def _load(self, owner: str) -> Block:
+    def _load(self, owner: str) -> Block | None:
+        """The owner as the table has it, with the watermark of the same version; None where that has moved on."""
         self.loads += 1
-        block = Block(owner, self.version, self._hot)
+        version = self.table.version()
+        folded_seq = self.table.folded_seq()
         stored = self.table.load(owner, TURNS_RESIDENT_MAX)
-        index = (IndexedTurn(seq, session, turn_id, at) for seq, session, turn_id, at in stored.index)
-        block.restore(index, stored.turns, stored.vectors, stored.facts, stored.summaries, self.folded_seq)
+        if version != self.table.version():
+            return None
+        block = Block(owner, self.version, self._hot)
+        block.restore(stored, folded_seq)
         return block
 
     def _adopt(self, owner: str, block: Block) -> None:
         for record in self._tail_of.get(owner, ()):
             block.apply(record)
         self._blocks[owner] = block
-        self._evict()
+        if self.loads % LOADS_A_CHECK == 0:
+            self._evict()
 
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
         """The owner's turns with these seqs, oldest first: from memory, else from the tail, else from the table."""
@@ -195,7 +204,6 @@ class Shard:
             for record in self._tail:
                 self._tail_of.setdefault(record.owner, []).append(record)
             self.folded_seq = seq
-            self._folds += 1
 
     def block_counts(self) -> tuple[int, int]:
         """(owners in memory, turns whose content is resident)."""

@@ -1,0 +1,78 @@
+"""What a body asks of the memory: its fields checked against each other and turned into a request. Pure."""
+
+from __future__ import annotations
+
+from serve_app.api import convert
+from serve_app.api.schemas import ContextIn, SearchIn
+from serve_app.api.times import parse_time
+from serve_app.errors import InvalidRequest, NotSupported
+from serve_app.memory.requests import ContextRequest, SearchRequest
+
+
+def context_request(body: ContextIn) -> ContextRequest:
+    """Raises InvalidRequest where fields exclude each other or do not parse."""
+    if body.session_id is not None and body.history is not None:
+        raise InvalidRequest("session_id and history exclude each other")
+    if body.scope == "session" and body.session_id is None and body.history is None:
+        raise InvalidRequest("scope: a session needs a session_id")
+    now = None if body.now is None else parse_time(body.now, "now")[0]
+    as_of_seq, as_of_time = _as_of(body.as_of)
+    history = None
+    if body.history is not None:
+        history = tuple(
+            convert.passing_turn(turn, f"history[{index}]", index, now or 0) for index, turn in enumerate(body.history)
+        )
+    return ContextRequest(
+        query=body.query,
+        budget_tokens=body.budget_tokens,
+        session=body.session_id,
+        history=history,
+        system=body.system,
+        notes=tuple(body.facts or ()),
+        whole_user=body.scope == "user",
+        format=body.format,
+        tokenizer=body.tokenizer,
+        now=now,
+        as_of_seq=as_of_seq,
+        as_of_time=as_of_time,
+        min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
+        deadline_s=seconds(body.deadline_ms),
+    )
+
+
+def search_request(body: SearchIn) -> SearchRequest:
+    if not body.query.strip() and body.filters is None and body.session_id is None:
+        raise InvalidRequest("query: without a query there must be filters")
+    now = None if body.now is None else parse_time(body.now, "now")[0]
+    if body.filters is not None and body.filters.kinds not in (None, ["turn"]):
+        raise NotSupported("filters.kinds: only turns can be searched yet")
+    history = tuple(
+        convert.passing_turn(turn, f"history[{index}]", index, now or 0)
+        for index, turn in enumerate(body.history or ())
+    )
+    return SearchRequest(
+        query=body.query,
+        k=body.k,
+        mode=body.mode,
+        now=now,
+        filters=convert.filters(body.filters, body.session_id),
+        tiers=frozenset(body.tiers or ("hot", "warm")),
+        history=history,
+        min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
+        deadline_s=seconds(body.deadline_ms),
+    )
+
+
+def _as_of(given: str | int | None) -> tuple[int | None, int | None]:
+    """(seq, None) or (None, time)."""
+    if given is None:
+        return None, None
+    if isinstance(given, int):
+        return given, None
+    if "T" in given.upper():
+        return None, parse_time(given, "as_of")[0]
+    return convert.receipt(given).seq if ":" in given else convert.receipt(f"0:{given}").seq, None
+
+
+def seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3

@@ -1,0 +1,124 @@
+"""From an owner's block to the inputs of a context: the state as of one moment, and what retrieval finds in it.
+
+Everything that a context depends on is gathered here, so that packing it is pure. Where the store
+cannot be read, the context is made of what the caller sent, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.context.candidates import Dropped
+from serve_app.context.inputs import ContextInputs, Hit
+from serve_app.context.window import Context
+from serve_app.core import Degradation
+from serve_app.errors import StorageTrouble
+from serve_app.memory import reading
+from serve_app.memory.requests import ContextRequest
+from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.search import Question, search
+from serve_app.write.shard import Shard
+
+TOKENS_A_HIT = 40
+HITS_MIN, HITS_MAX = 10, 100
+"""Turns that a context retrieves: about as many as its budget could show, within bounds."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """`now` is what the answer is about; what has expired by `expiry` is left out. `versions` name the code."""
+
+    now: int
+    expiry: int
+    versions: tuple[str, ...]
+
+
+class Assembled(msgspec.Struct, frozen=True):
+    """Inputs of a context as of `seq`, and the session's turns that lie before them."""
+
+    inputs: ContextInputs
+    seq: int
+    older: tuple[tuple[str, int], ...] = ()
+
+
+def assemble(
+    shard: Shard,
+    owner: str,
+    request: ContextRequest,
+    vector: NDArray[np.float32] | None,
+    reasons: tuple[str, ...],
+    moment: Moment,
+) -> Assembled:
+    """Never raises for a store that does not answer: then only what the caller sent is there."""
+    try:
+        return _stored(shard, owner, request, vector, reasons, moment)
+    except StorageTrouble as error:
+        degradation = Degradation("system_only", (*reasons, f"store: {error.code}"))
+        return Assembled(_plain(request, moment, degradation), shard.applied_seq)
+
+
+def _stored(
+    shard: Shard,
+    owner: str,
+    request: ContextRequest,
+    vector: NDArray[np.float32] | None,
+    reasons: tuple[str, ...],
+    moment: Moment,
+) -> Assembled:
+    block = shard.block(owner)
+    as_of = request.as_of_seq if request.as_of_time is None else reading.seq_at(block, request.as_of_time)
+    state = reading.memories(block, request.session, as_of, moment.expiry)
+    found = search(block, _question(request, vector is not None, state.seq, moment), vector, shard.table, shard.turns)
+    if state.changed_since:
+        reasons = (*reasons, "as_of: something was edited or erased since")
+    turns = state.turns if request.history is None else request.history
+    inputs = msgspec.structs.replace(
+        _plain(request, moment, Degradation("full", reasons)),
+        facts=state.facts,
+        summary=state.summary,
+        turns=turns,
+        hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
+        partners=reading.partners(block, [*turns, *(one.turn for one in found)], state.seq, moment.expiry),
+    )
+    return Assembled(inputs, state.seq, state.older)
+
+
+def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) -> Question:
+    return Question(
+        query=request.query,
+        mode="hybrid" if dense else "lexical",
+        k=min(HITS_MAX, max(HITS_MIN, request.budget_tokens // TOKENS_A_HIT)),
+        now=moment.expiry,
+        as_of=seq,
+        filters=Filters() if request.whole_user else Filters(session=request.session or ""),
+    )
+
+
+def _plain(request: ContextRequest, moment: Moment, degradation: Degradation) -> ContextInputs:
+    """What the caller sent, and nothing remembered."""
+    return ContextInputs(
+        session=request.session or "",
+        query=request.query,
+        budget_tokens=request.budget_tokens,
+        now=moment.now,
+        system=request.system,
+        notes=request.notes,
+        turns=request.history or (),
+        format=request.format,
+        versions=moment.versions,
+        degradation=degradation,
+    )
+
+
+def with_older(context: Context, older: Sequence[tuple[str, int]]) -> Context:
+    """Turns before the window are in the summary that is shown, or listed as left out."""
+    covered = context.summary
+    lost = [
+        Dropped("recent", turn_id, "beyond_window")
+        for turn_id, seq in older
+        if covered is None or not covered.first_seq <= seq <= covered.last_seq
+    ]
+    return msgspec.structs.replace(context, dropped=(*lost, *context.dropped)) if lost else context

@@ -1,0 +1,74 @@
+"""What is known of each resident turn by its ordinal: its place, its words, its day, its speaker.
+
+An ordinal is given at `append` and stays until the columns are built anew; a removed turn leaves a
+dead one behind. Columns grow at the end only, so a prefix of them is the state as of an earlier seq.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.core import Turn
+from serve_app.stores.lexical import NO_TURN, LexicalIndex
+from serve_app.stores.packing import turn_text
+from serve_app.stores.terms import index_terms
+from serve_app.stores.views import day_number
+
+NO_SPEAKER = -1
+
+
+class Columns:
+    def __init__(self) -> None:
+        self.lexical = LexicalIndex()
+        self.seqs: list[int] = []
+        self.speaker_terms: list[frozenset[str]] = []
+        self._alive = bytearray()
+        self._days = array("i")
+        self._speaker_of = array("i")
+        self._speakers: dict[str, int] = {}
+
+    def append(self, turn: Turn, previous_seq: int | None) -> None:
+        """Take a turn whose seq is larger than all before; `previous_seq`: the turn before it in its session."""
+        previous = NO_TURN if previous_seq is None else self.ordinal(previous_seq)
+        self.lexical.append(index_terms(turn_text(turn)), previous)
+        self.seqs.append(turn.seq)
+        self._alive.append(1)
+        self._days.append(day_number(turn.created_at, turn.offset_minutes))
+        self._speaker_of.append(self._speaker(turn.speaker))
+
+    def _speaker(self, name: str | None) -> int:
+        if name is None:
+            return NO_SPEAKER
+        if name not in self._speakers:
+            self._speakers[name] = len(self.speaker_terms)
+            self.speaker_terms.append(frozenset(index_terms(name)))
+        return self._speakers[name]
+
+    def remove(self, seqs: Sequence[int]) -> None:
+        ordinals = [self.ordinal(seq) for seq in seqs]
+        for ordinal in ordinals:
+            self._alive[ordinal] = 0
+        self.lexical.remove(*ordinals)
+
+    def ordinal(self, seq: int) -> int:
+        return bisect.bisect_left(self.seqs, seq)
+
+    def until(self, seq: int | None) -> int:
+        """The number of ordinals that existed as of `seq`."""
+        return len(self.seqs) if seq is None else bisect.bisect_right(self.seqs, seq)
+
+    def alive(self, n: int) -> NDArray[np.bool_]:
+        """A copy of the first n marks."""
+        return np.frombuffer(bytes(self._alive[:n]), np.bool_).copy()
+
+    def days(self, n: int) -> NDArray[np.int32]:
+        return np.array(self._days[:n], np.int32)
+
+    def speaker_of(self, n: int) -> NDArray[np.int32]:
+        """Index into `speaker_terms` for each ordinal, or NO_SPEAKER."""
+        return np.array(self._speaker_of[:n], np.int32)

@@ -1,0 +1,27 @@
+"""How a turn is written out for the indexes, and how its vectors are packed for the log and the tables."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.core import ROWS_PER_TURN_MAX, Turn
+from serve_app.stores.views import contextual_text
+
+
+def turn_text(turn: Turn) -> str:
+    """The text of a turn as it is indexed and embedded: who said it, when, and what."""
+    return contextual_text(turn.speaker, turn.role, turn.created_at, turn.offset_minutes, turn.text)
+
+
+def vector_rows(turn_seq: int, parts: int) -> NDArray[np.int64]:
+    return np.arange(parts, dtype=np.int64) + turn_seq * ROWS_PER_TURN_MAX
+
+
+def pack_vectors(parts: NDArray[np.float32]) -> bytes:
+    """Float16, little endian: half the bytes, and the same value in the log, the tables and memory."""
+    return parts.astype("<f2").tobytes()
+
+
+def unpack_vectors(packed: bytes, dimension: int) -> NDArray[np.float32]:
+    return np.frombuffer(packed, "<f2").reshape(-1, dimension).astype(np.float32)
