@@ -1,7 +1,8 @@
 """One service, put together: stores, models, writers, memory, API. The composition root of both engines.
 
-`start` recovers the shards and loads the encoder; until it is done `/readyz` says 503 and `/healthz`
-says 200. `stop` lets the writers finish and lets go of the data folder.
+`start` recovers the shards; until it is done every route but `/healthz` says 503. The encoder is
+loaded after that, while the service answers what it can; `/readyz` says 200 when that is done too.
+`stop` lets the writers finish and lets go of the data folder.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ _log = logging.getLogger(__name__)
 STORE_FILE = "store.json"
 LOCK_FILE = "lock"
 STORE_FORMAT = 1
+WARM_UP = "warm up"
+"""The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
@@ -110,8 +113,9 @@ class Service:
             microseconds,
             versions,
         )
+        warm = self._encoder.query(WARM_UP)
         operator = Operator(
-            self._writers, self._housekeeper, self._indexer, self._refresher, embedder, self._pool, damages
+            self._writers, self._housekeeper, self._indexer, self._refresher, embedder, self._pool, damages, warm
         )
         metrics = Metrics()
         metrics.watch(Gauges(self._gauges))

@@ -164,7 +164,9 @@ class Api:
                 return http.json_response({"status": "alive"})
             case "readyz":
                 troubles = self._operator.troubles()
-                return http.json_response({"status": "ready", "degraded": troubles})
+                ready = self._operator.ready
+                state = {"status": "ready" if ready else "starting", "degraded": troubles}
+                return http.json_response(state, 200 if ready else 503)
             case "metrics":
                 return Response(200, self._metrics.text(), self._metrics.content_type)
             case "openapi.json":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from typing import Protocol, TypeVar
+from concurrent.futures import Executor, Future
+from typing import Any, Protocol, TypeVar
 
 from serve_app.errors import InvalidRequest, StorageTrouble
 from serve_app.memory.refresher import Refresher
@@ -36,7 +36,7 @@ class Operator:
         embedder: Embedder,
         pool: Executor,
         damages: Sequence[tuple[int, str]],
-        warnings: Sequence[str] = (),
+        warm: Future[Any],
     ) -> None:
         self._writers = writers
         self._housekeeper = housekeeper
@@ -45,16 +45,24 @@ class Operator:
         self._embedder = embedder
         self._pool = pool
         self._damages = damages
-        self._warnings = warnings
+        self._warm = warm
 
     def nudge(self) -> None:
         """Maintenance has something to do."""
         self._housekeeper.nudge()
 
+    @property
+    def ready(self) -> bool:
+        """Whether everything that was to be loaded is loaded; what needs no vector is answered before."""
+        return self._warm.done() and self._warm.exception() is None
+
     def troubles(self) -> list[Trouble]:
         """What is degraded at this moment; empty when nothing is."""
         found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]
-        found += [Trouble("warning", text) for text in self._warnings]
+        if not self._warm.done():
+            found.append(Trouble("encoder", "loading; until then searches are lexical or wait"))
+        elif (error := self._warm.exception()) is not None:
+            found.append(Trouble("encoder", str(error)))
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
         if self._indexer.waiting > PENDING_NOTICED:
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))

@@ -2,14 +2,17 @@
 
 Owns the encoder's tokenizer and the knobs that make a version. Promises unit vectors in the caller's order,
 the same for a text alone and beside others up to rounding, and pieces of long texts that the model
-reads whole. torch and transformers are imported when an encoder is opened, not before.
+reads whole. torch and the weights are loaded by the first `embed`, in its thread, so that a service
+can answer what needs no vector in the meantime.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -79,9 +82,11 @@ class TransformersEmbedder:
             raise ValueError(f"the template {options.template!r} has no {TEXT}")
         files = encoder_files(folder_or_hub_id, options.revision)
         pooling = cast(Literal["mean", "cls"], options.pooling or files.pooling)
-        self._forward = _open_forward(files, pooling, options)
+        _require_torch()
+        self._open_forward = partial(_open_forward, files, pooling, options)
+        self._forward: Forward | None = None
         self._whole = _open_tokenizer(files)
-        self._version = _version(files, pooling, options, self._forward)
+        self._version = _version(files, pooling, options)
         self._template = options.template
         self._cut = _open_tokenizer(files)
         self._cut.enable_truncation(self._version.max_tokens)
@@ -94,6 +99,9 @@ class TransformersEmbedder:
         return self._version
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        """The first call loads the weights: seconds. Raises EncoderUnavailable where that fails, at each call."""
+        if self._forward is None:
+            self._forward = self._open_forward()
         read = self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX
         return self._forward.vectors([self._cut.encode(self._filled(text[:read])).ids for text in texts])
 
@@ -110,11 +118,16 @@ class TransformersEmbedder:
         return self._template.replace(TEXT, text)
 
 
+def _require_torch() -> None:
+    """Told at once, long before torch is imported."""
+    missing = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise EncoderUnavailable(f"an encoder needs {' and '.join(missing)}: {INSTALL}")
+
+
 def _open_forward(files: EncoderFiles, pooling: str, options: EncoderOptions) -> Forward:
-    try:
-        from serve_app.models.forward import Forward
-    except ImportError as error:
-        raise EncoderUnavailable(f"an encoder needs torch and transformers: {INSTALL}") from error
+    from serve_app.models.forward import Forward
+
     return Forward(files.folder, pooling=pooling, normalise=options.normalise, device=options.device)
 
 
@@ -134,9 +147,7 @@ def _open_tokenizer(files: EncoderFiles) -> Tokenizer:
     return tokenizer
 
 
-def _version(
-    files: EncoderFiles, pooling: Literal["mean", "cls"], options: EncoderOptions, forward: Forward
-) -> EmbeddingVersion:
+def _version(files: EncoderFiles, pooling: Literal["mean", "cls"], options: EncoderOptions) -> EmbeddingVersion:
     """Everything that decides a vector, and a name of letters, digits and underscores that stands for it."""
     max_tokens = options.max_tokens or files.max_tokens or MAX_TOKENS
     version = EmbeddingVersion(
@@ -145,8 +156,8 @@ def _version(
         revision=files.revision,
         pooling=pooling,
         template=options.template,
-        dimension=forward.dimension,
-        max_tokens=min(max_tokens, forward.positions),
+        dimension=files.dimension,
+        max_tokens=min(max_tokens, files.positions),
         normalised=options.normalise,
     )
     digest = hashlib.blake2b(msgspec.json.encode(version), digest_size=4).hexdigest()

@@ -52,12 +52,6 @@ class Forward:
     def dimension(self) -> int:
         return int(self._model.config.hidden_size)
 
-    @property
-    def positions(self) -> int:
-        """Tokens that the architecture can read. RoBERTa's kin lose the positions up to that of the padding."""
-        offset = self._pad_id + 1 if "roberta" in self._model.config.model_type else 0
-        return int(self._model.config.max_position_embeddings) - offset
-
     def vectors(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
         """Shape (n, dimension), in order. Raises EncoderUnavailable where the device fails, out of memory say."""
         out = np.empty((len(token_ids), self.dimension), np.float32)

@@ -53,6 +53,24 @@ class EncoderFiles(msgspec.Struct, frozen=True):
         return "cls" if self.json("1_Pooling/config.json").get("pooling_mode_cls_token") else "mean"
 
     @property
+    def dimension(self) -> int:
+        """Numbers in a vector. Raises EncoderUnavailable where the architecture does not say."""
+        return self._stated("hidden_size")
+
+    @property
+    def positions(self) -> int:
+        """Tokens that the architecture can read. RoBERTa's kin lose the positions up to that of the padding."""
+        config = self.json("config.json")
+        offset = (config.get("pad_token_id") or 0) + 1 if "roberta" in str(config.get("model_type")) else 0
+        return self._stated("max_position_embeddings") - offset
+
+    def _stated(self, name: str) -> int:
+        value = self.json("config.json").get(name)
+        if not isinstance(value, int):
+            raise EncoderUnavailable(f"config.json in {self.folder} does not state {name}")
+        return value
+
+    @property
     def max_tokens(self) -> int | None:
         """The length that the authors trained for, where they state it."""
         stated = self.json("sentence_bert_config.json").get("max_seq_length")
