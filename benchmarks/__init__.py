@@ -1,1 +1,1 @@
-"""Measurements of a running service. They speak HTTP to it and import nothing of it."""
+"""Measurements of a running service. They speak HTTP and know nothing of its inside."""

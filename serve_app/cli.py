@@ -1,4 +1,4 @@
-"""The command line: `memstrata serve | keys | demo | ingest | search | context`.
+"""The command line: `memstrata serve | keys | demo | ingest | search | context | bench`.
 
 Owns words and exit codes, no work of its own. Exit 0 only if what was asked was done, 1 if it failed, 2 for a wrong
 command line. Progress and notes go to standard error; with `--json` one JSON object is the last line of standard
@@ -118,6 +118,24 @@ def context(args: argparse.Namespace) -> int:
     return 0
 
 
+def bench_recall(args: argparse.Namespace) -> int:
+    from benchmarks import recall
+
+    with Client(args.url, args.key) as client:
+        measured = recall.measure(client, args.data, args.mode)
+    _finish(args, measured, recall.table(measured))
+    return 0
+
+
+def bench_latency(args: argparse.Namespace) -> int:
+    from benchmarks import latency
+
+    with Client(args.url, args.key) as client:
+        measured = latency.measure(client, args.turns, args.repeats)
+    _finish(args, measured, latency.table(measured))
+    return 0
+
+
 def _greet(args: argparse.Namespace) -> None:
     """Say where the service is, once it is there; with --demo, take the tour."""
     host = "127.0.0.1" if args.host == "0.0.0.0" else args.host
@@ -207,6 +225,11 @@ def _parser() -> argparse.ArgumentParser:
     ingesting.set_defaults(run=ingest)
     _search_words(_remote(commands.add_parser("search", help="find turns of a user")))
     _context_words(_remote(commands.add_parser("context", help="build a context for a query")))
+    suites = commands.add_parser("bench", help="measure a running service").add_subparsers(
+        required=True, metavar="suite"
+    )
+    _recall_words(suites.add_parser("recall", help="how many of the turns that answer a query are found"))
+    _latency_words(suites.add_parser("latency", help="how long one client waits"))
     return parser
 
 
@@ -237,6 +260,26 @@ def _search_words(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid")
     parser.add_argument("query")
     parser.set_defaults(run=search)
+
+
+def _recall_words(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="folder with conversations.jsonl and queries.jsonl")
+    parser.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid")
+    _measured(parser).set_defaults(run=bench_recall)
+
+
+def _latency_words(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--turns", type=int, default=5_000, help="length of the long session")
+    parser.add_argument("--repeats", type=int, default=200, help="requests of each kind")
+    _measured(parser).set_defaults(run=bench_latency)
+
+
+def _measured(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Words of every suite: which service, and with which key."""
+    parser.add_argument("--url", default=os.environ.get("MEMSTRATA_URL", DEFAULT_URL))
+    parser.add_argument("--key", default=os.environ.get("MEMSTRATA_KEY", ""), help="API key; else MEMSTRATA_KEY")
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
+    return parser
 
 
 def _context_words(parser: argparse.ArgumentParser) -> None:

@@ -66,23 +66,31 @@ class Client:
         body = {"user_id": user, "turns": turns, "wait": wait}
         return self._send(f"/v1/sessions/{quote(session, safe='')}/turns", body)
 
+    def refresh_summary(self, user: str, session: str) -> Json:
+        """Make the session's summary anew now, where it would follow in the background."""
+        return self._send(f"/v1/sessions/{quote(session, safe='')}/summary:refresh?user_id={quote(user, safe='')}", {})
+
     def context(self, body: Json) -> Json:
         return self._send("/v1/context", body)
 
     def search(self, body: Json) -> Json:
         return self._send("/v1/search", body)
 
-    def _send(self, path: str, body: Json) -> Json:
+    def erase(self, user: str) -> str:
+        """Erase a user; gives the id of the erasure. Readers see nothing of the user from now on."""
+        return str(self._send(f"/v1/users/{quote(user, safe='')}", {}, "DELETE")["erasure_id"])
+
+    def _send(self, path: str, body: Json, method: str = "POST") -> Json:
         for left in reversed(range(TRIES)):
-            answer = self._post(path, body, last=left == 0)
+            answer = self._ask(method, path, body, last=left == 0)
             if answer is not None and (answer.status_code not in RETRIED or left == 0):
                 return _read(answer)
             time.sleep(_retry_after(answer))
         raise AssertionError("unreachable: the last try gives or raises")
 
-    def _post(self, path: str, body: Json, *, last: bool) -> httpx.Response | None:
+    def _ask(self, method: str, path: str, body: Json, *, last: bool) -> httpx.Response | None:
         try:
-            return self._http.post(path, json=body)
+            return self._http.request(method, path, json=body)
         except httpx.TransportError as error:
             if last:
                 raise Unreachable(f"{self.url} cannot be reached: {error}") from error

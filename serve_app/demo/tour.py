@@ -44,6 +44,7 @@ def take_tour(client: Client) -> Tour:
         user, session, _ = batch[0]
         answer = client.append(user, session, [entry.turn for entry in batch], wait="indexed")
         written.update(result["status"] for result in answer["results"])
+    client.refresh_summary(USER, SESSION)
     request = {
         "user_id": USER,
         "session_id": SESSION,
