@@ -114,6 +114,8 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int
     created_at: int
     expires_at: int
+    ranks: tuple[int, ...] = ()
+    """Of each line of the text, 0 the last to be cut where there is less room; empty: whole or not at all."""
 
 
 class EmbeddingVersion(msgspec.Struct, frozen=True):

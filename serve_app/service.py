@@ -12,9 +12,11 @@ import fcntl
 import logging
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,16 +31,18 @@ from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.memory.encoding import Encoding
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.refresher import Refresher
 from serve_app.models.batching import EmbedService
-from serve_app.models.embed import open_embedder
+from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
+from serve_app.ports import Embedder, SegmentStore
 from serve_app.records import Record, decode_record
 from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
-from serve_app.stores.log import ShardLog
+from serve_app.stores.log import Recovery, ShardLog
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.housekeeping import Housekeeper
@@ -50,8 +54,18 @@ _log = logging.getLogger(__name__)
 STORE_FILE = "store.json"
 LOCK_FILE = "lock"
 STORE_FORMAT = 1
+
+HOLE_LOOKS = 2
+"""Times that a log with a hole is looked at before it is called damaged."""
+
 WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
+
+
+class StoreForm(msgspec.Struct, frozen=True):
+    """The one part of a store's description that every release can read."""
+
+    format: int
 
 
 class StoreIdentity(msgspec.Struct, frozen=True):
@@ -62,12 +76,31 @@ class StoreIdentity(msgspec.Struct, frozen=True):
     version: EmbeddingVersion
 
 
+class Stores(NamedTuple):
+    """One shard's stores, opened: `recovery` is what the log holds after the table's `folded_seq`."""
+
+    table: RecordTable
+    folded_seq: int
+    log: ShardLog
+    recovery: Recovery
+
+
 class Service:
-    def __init__(self, settings: Settings) -> None:
+    """`encoder` and `segments` open the models and the logs; other ones than these are for tests."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
+        segments: Callable[[str, Mapping[str, str]], SegmentStore] = open_segments,
+    ) -> None:
         self._settings = settings
         self._folder = Path(settings.data)
+        self._open_encoder = encoder
+        self._open_segments = segments
         self._api: Api | None = None
-        self._lock: int | None = None
+        self._closing = ExitStack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
@@ -78,93 +111,112 @@ class Service:
         await http.send_response(send, http.json_response({"status": "alive"}) if alive else starting, b"-")
 
     async def start(self) -> None:
-        """Raises MemstrataError where the store cannot be opened or the encoder not loaded."""
+        """Raises MemstrataError where the store cannot be opened or the encoder not loaded; nothing runs then."""
         await asyncio.to_thread(self._start)
 
     def _start(self) -> None:
+        with ExitStack() as opened:
+            self._api = self._opened_api(opened)
+            self._closing = opened.pop_all()
+
+    def _opened_api(self, opened: ExitStack) -> Api:
+        """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
         settings = self._settings
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._take_lock()
+        opened.callback(os.close, _locked(self._folder))
         keys = KeyFile(self._folder)
-        first_key = keys.ensure_first()
-        if first_key is not None:
-            print(f"first start: operator key of tenant default: {first_key}", flush=True)
-            print(f"it is kept in {self._folder / FIRST_KEY_FILE}", flush=True)
-        embedder = open_embedder(settings.encoder)
-        self._encoder = EmbedService(embedder)
+        self._show_first_key(keys)
+        embedder = self._open_encoder(settings.encoder)
         identity = self._identity(embedder.version)
-        self._indexer = Indexer(self._encoder, embedder)
         tokenizer = open_tokenizer(settings.memory.tokenizer)
-        self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
-        damages = self._open_shards(identity)
+        opened.callback(self._pool.shutdown)
+        queues = EmbedService(embedder)
+        opened.callback(queues.close)
+        self._indexer = Indexer(queues, embedder)
+        self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
+        damages = self._open_shards(identity, opened)
         self._indexer.start(self._writers)
+        opened.callback(self._indexer.close)
         self._refresher.start(self._writers)
-        self._housekeeper = Housekeeper(self._writers, settings.fold)
-        versions = (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name)
+        opened.callback(self._refresher.close)
+        housekeeper = Housekeeper(self._writers, settings.fold)
+        opened.callback(housekeeper.close)
         memory = Memory(
             self._writers,
             self._indexer,
             self._refresher,
-            self._encoder,
+            Encoding(queues, embedder, self._pool),
             {tokenizer.name: tokenizer},
             self._pool,
             settings.memory,
             microseconds,
-            versions,
+            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
         )
-        warm = self._encoder.query(WARM_UP)
-        operator = Operator(
-            self._writers, self._housekeeper, self._indexer, self._refresher, embedder, self._pool, damages, warm
-        )
+        warm = queues.query(WARM_UP)
+        operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
         metrics = Metrics()
         metrics.watch(Gauges(self._gauges))
-        self._api = Api(Routes(memory, operator, keys, self._encoder, embedder), keys, operator, metrics)
+        return Api(Routes(memory, operator, keys), keys, operator, metrics)
 
-    def _take_lock(self) -> None:
-        """One service a data folder. The lock goes with the process, however it ends."""
-        self._lock = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StoreUnavailable(f"{self._folder} is in use by another service") from error
+    def _show_first_key(self, keys: KeyFile) -> None:
+        key = keys.ensure_first()
+        if key is not None:
+            print(f"first start: operator key of tenant default: {key}", flush=True)
+            print(f"it is kept in {self._folder / FIRST_KEY_FILE}", flush=True)
 
     def _identity(self, version: EmbeddingVersion) -> StoreIdentity:
-        """What this store is; a new one takes the settings."""
+        """What this store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
         path = self._folder / STORE_FILE
         if not path.exists():
             made = StoreIdentity(STORE_FORMAT, self._settings.store.shards, version)
             write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
             return made
-        found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
-        if found.format != STORE_FORMAT:
-            raise InvalidRequest(f"{path}: store format {found.format}, this release reads {STORE_FORMAT}")
+        try:
+            form = msgspec.json.decode(path.read_bytes(), type=StoreForm).format
+            if form != STORE_FORMAT:
+                raise InvalidRequest(f"{path}: store format {form}; this release reads {STORE_FORMAT}")
+            found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"{path}: this does not describe a store: {error}") from error
         if found.version != version:
             raise InvalidRequest(
-                f"this store holds vectors of {found.version.name!r}; the settings ask for {version.name!r}"
+                f"{path}: the store holds vectors of {found.version.name!r}; the settings ask for {version.name!r}"
             )
         return found
 
-    def _open_shards(self, identity: StoreIdentity) -> list[tuple[int, str]]:
+    def _open_shards(self, identity: StoreIdentity, opened: ExitStack) -> list[tuple[int, str]]:
         """Open every shard and its writer; gives what was found damaged."""
-        store = self._settings.store
-        log_uri = store.log_uri or str(self._folder / "log")
-        tables_uri = store.tables_uri or str(self._folder / "tables")
         hot = FaissHotIndex(identity.version.dimension)
         self._writers: list[ShardWriter] = []
         damages: list[tuple[int, str]] = []
         for number in range(identity.shards):
-            table = RecordTable(tables_uri, f"shard-{number:04d}", identity.version, store.options)
-            segments = open_segments(f"{log_uri}/{number:04d}", store.options)
-            folded = table.folded_seq()
-            log, recovery = ShardLog.open(segments, folded_seq=folded, writer_id=uuid.uuid4().hex)
+            table, folded_seq, log, recovery = self._opened_stores(number, identity.version)
             for damage in recovery.damages:
                 _log.error("shard %d: %s", number, damage)
                 damages.append((number, str(damage)))
-            shard = Shard(number, log, table, identity.version, hot, self._settings.memory.turns_resident)
-            shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded)
+            memory = self._settings.memory
+            shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
+            shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
             self._writers.append(ShardWriter(shard, microseconds, self._committed))
+            opened.callback(self._writers[-1].close)
         return damages
+
+    def _opened_stores(self, number: int, version: EmbeddingVersion) -> Stores:
+        """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
+        other: what looks like a hole then is none in the light of the table's new watermark.
+        """
+        store = self._settings.store
+        log_uri = store.log_uri or str(self._folder / "log")
+        tables_uri = store.tables_uri or str(self._folder / "tables")
+        for _ in range(HOLE_LOOKS):
+            table = RecordTable(tables_uri, f"shard-{number:04d}", version, store.connection)
+            segments = self._open_segments(f"{log_uri}/{number:04d}", store.connection)
+            folded_seq = table.folded_seq()
+            log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
+            if log.damage is None or log.damage.kind != "hole":
+                break
+        return Stores(table, folded_seq, log, recovery)
 
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)
@@ -184,19 +236,17 @@ class Service:
         yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
 
     async def stop(self) -> None:
-        """Nothing acknowledged depends on this; it only ends the threads in order."""
-        await asyncio.to_thread(self._stop)
-
-    def _stop(self) -> None:
-        if self._api is None:
-            return
+        """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
         self._api = None
-        self._housekeeper.close()
-        self._refresher.close()
-        self._indexer.close()
-        for writer in self._writers:
-            writer.close()
-        self._encoder.close()
-        self._pool.shutdown()
-        if self._lock is not None:
-            os.close(self._lock)
+        await asyncio.to_thread(self._closing.close)
+
+
+def _locked(folder: Path) -> int:
+    """One service a data folder: a lock that goes with the process, however it ends. Gives its open file."""
+    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StoreUnavailable(f"{folder} is in use by another service") from error
+    return lock

@@ -6,6 +6,7 @@ bound, its handler run, and whatever that raises becomes a problem with a stable
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -17,7 +18,7 @@ import msgspec
 from serve_app.api import http
 from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.http import HTML, Request, Response
-from serve_app.api.openapi import docs_page, document
+from serve_app.api.openapi import docs_page, document, query_parameters
 from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -37,12 +38,13 @@ Handler = Callable[[Principal, Request], Awaitable[Response]]
 
 
 class Route(NamedTuple):
-    """A method and a pattern of segments; None stands for an id."""
+    """A method, a pattern of segments (None stands for an id), and the query parameters that it knows."""
 
     method: str
     pattern: tuple[str | None, ...]
     template: str
     handler: Handler
+    query: frozenset[str]
 
 
 def table(routes: Routes) -> list[Route]:
@@ -73,7 +75,10 @@ def table(routes: Routes) -> list[Route]:
         ("GET", "/v1/admin/keys", routes.list_keys),
         ("DELETE", "/v1/admin/keys/{key_id}", routes.delete_key),
     ]
-    return [Route(method, _pattern(template), template, handler) for method, template, handler in described]
+    return [
+        Route(method, _pattern(template), template, handler, query_parameters(method, template))
+        for method, template, handler in described
+    ]
 
 
 def _pattern(template: str) -> tuple[str | None, ...]:
@@ -91,7 +96,16 @@ class Api:
         self._routes: dict[int, list[Route]] = {}
         for route in table(routes):
             self._routes.setdefault(len(route.pattern), []).append(route)
-        self._openapi = msgspec.json.encode(document())
+        self._document = msgspec.json.encode(document())
+        self._page = docs_page()
+        # The routes that need no key; none shows data.
+        self._open_routes: dict[str, Callable[[], Awaitable[Response]]] = {
+            "healthz": self._healthz,
+            "readyz": self._readyz,
+            "metrics": self._metrics_text,
+            "openapi.json": self._openapi,
+            "docs": self._docs,
+        }
 
     @property
     def in_flight(self) -> int:
@@ -105,7 +119,7 @@ class Api:
             template, response = await self._answer(scope, receive, request_id)
         finally:
             self._in_flight -= 1
-        await http.send_response(send, response, request_id)
+        await http.send_response(send, response, request_id, head=scope["method"] == "HEAD")
         self._metrics.answered(template, response.status, time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, request_id: bytes) -> tuple[str, Response]:
@@ -113,30 +127,34 @@ class Api:
         template = "unknown"
         try:
             segments = http.segments(scope)
-            opened = self._open_route(scope["method"], segments)
-            if opened is not None:
-                return "/" + "/".join(segments), opened
+            method = "GET" if scope["method"] == "HEAD" else scope["method"]
+            if len(segments) == 1 and segments[0] in self._open_routes:
+                template = f"/{segments[0]}"
+                return template, await self._open_route(method, segments[0])
             headers: dict[bytes, bytes] = dict(scope["headers"])
             who = self._keys.principal(headers.get(b"authorization"))
             if segments[:2] == ADMIN_PREFIX:
                 who.require_admin()
-            route, path = self._find(scope["method"], segments)
+            route, path = self._find(method, segments)
             template = f"{route.method} {route.template}"
             self._admit()
             body = await http.read_body(headers, receive)
-            request = Request(scope["method"], path, http.parameters(scope), headers, body)
+            request = Request(method, path, http.parameters(scope, route.query), headers, body)
             return template, await route.handler(who, request)
         except MemstrataError as error:
-            return template, self._problem(error.code, str(error), error.retry_after_s)
+            return template, self._problem(error)
         except Exception:  # noqa: BLE001 - a defect: the caller gets a 500 with the id under which it is logged
             _log.exception("request %s failed: %s", request_id.decode(), template)
-            return template, self._problem("internal_error", f"request {request_id.decode()}; see the log", None)
+            return template, self._problem(HttpError("internal_error", f"request {request_id.decode()}; see the log"))
 
-    def _problem(self, code: str, detail: str, retry_after_s: float | None) -> Response:
-        if STATUS_OF_CODE.get(code, 500) in (429, 503, 507):
+    def _problem(self, error: MemstrataError) -> Response:
+        code = error.code if error.code in STATUS_OF_CODE else "internal_error"
+        if STATUS_OF_CODE[code] in (429, 503, 507):
             self._metrics.refused(code)
-        known = code if code in STATUS_OF_CODE else "internal_error"
-        return http.problem_response(problem(known, detail), retry_after_s)
+        answer = http.problem_response(problem(code, str(error)), error.retry_after_s)
+        if isinstance(error, HttpError) and error.allowed:
+            answer.headers += ((b"allow", ", ".join(error.allowed).encode()),)
+        return answer
 
     def _admit(self) -> None:
         if self._in_flight > IN_FLIGHT_MAX:
@@ -144,37 +162,45 @@ class Api:
 
     def _find(self, method: str, segments: list[str]) -> tuple[Route, list[str]]:
         """The route and the values of its open segments."""
-        other_method = False
-        for route in self._routes.get(len(segments), ()):
-            if all(part is None or part == segment for part, segment in zip(route.pattern, segments, strict=True)):
-                if route.method == method:
-                    path = [segment for part, segment in zip(route.pattern, segments, strict=True) if part is None]
-                    return route, path
-                other_method = True
-        if other_method:
-            raise HttpError("method_not_allowed", "this route has no such method")
+        matching = [route for route in self._routes.get(len(segments), ()) if _fits(route.pattern, segments)]
+        for route in matching:
+            if route.method == method:
+                return route, [segment for part, segment in zip(route.pattern, segments, strict=True) if part is None]
+        if matching:
+            raise _method_not_allowed([route.method for route in matching])
         raise HttpError("not_found", "there is no such route")
 
-    def _open_route(self, method: str, segments: list[str]) -> Response | None:
-        """The routes that need no key; none shows data."""
-        if len(segments) != 1 or method not in ("GET", "HEAD"):
-            return None
-        match segments[0]:
-            case "healthz":
-                return http.json_response({"status": "alive"})
-            case "readyz":
-                troubles = self._operator.troubles()
-                ready = self._operator.ready
-                state = {"status": "ready" if ready else "starting", "degraded": troubles}
-                return http.json_response(state, 200 if ready else 503)
-            case "metrics":
-                return Response(200, self._metrics.text(), self._metrics.content_type)
-            case "openapi.json":
-                return Response(200, self._openapi)
-            case "docs":
-                return Response(200, docs_page(), HTML)
-            case _:
-                return None
+    async def _open_route(self, method: str, name: str) -> Response:
+        if method != "GET":
+            raise _method_not_allowed(["GET"])
+        return await self._open_routes[name]()
+
+    async def _healthz(self) -> Response:
+        return http.json_response({"status": "alive"})
+
+    async def _readyz(self) -> Response:
+        ready = self._operator.ready
+        state = {"status": "ready" if ready else "starting", "degraded": self._operator.troubles()}
+        return http.json_response(state, 200 if ready else 503)
+
+    async def _metrics_text(self) -> Response:
+        """Gauges walk over all blocks in memory, which takes its time."""
+        return Response(200, await asyncio.to_thread(self._metrics.text), self._metrics.content_type)
+
+    async def _openapi(self) -> Response:
+        return Response(200, self._document)
+
+    async def _docs(self) -> Response:
+        return Response(200, self._page, HTML)
+
+
+def _fits(pattern: tuple[str | None, ...], segments: list[str]) -> bool:
+    return all(part is None or part == segment for part, segment in zip(pattern, segments, strict=True))
+
+
+def _method_not_allowed(methods: list[str]) -> HttpError:
+    allowed = sorted({*methods, "HEAD"} if "GET" in methods else methods)
+    return HttpError("method_not_allowed", f"this route has {', '.join(allowed)}", allowed)
 
 
 class _TooManyRequests(MemstrataError):

@@ -6,7 +6,7 @@ from serve_app.api import convert
 from serve_app.api.schemas import ContextIn, SearchIn
 from serve_app.api.times import parse_time
 from serve_app.errors import InvalidRequest, NotSupported
-from serve_app.memory.requests import ContextRequest, SearchRequest
+from serve_app.memory.requests import AsOf, ContextRequest, SearchRequest
 
 
 def context_request(body: ContextIn) -> ContextRequest:
@@ -16,7 +16,6 @@ def context_request(body: ContextIn) -> ContextRequest:
     if body.scope == "session" and body.session_id is None and body.history is None:
         raise InvalidRequest("scope: a session needs a session_id")
     now = None if body.now is None else parse_time(body.now, "now")[0]
-    as_of_seq, as_of_time = _as_of(body.as_of)
     history = None
     if body.history is not None:
         history = tuple(
@@ -33,8 +32,7 @@ def context_request(body: ContextIn) -> ContextRequest:
         format=body.format,
         tokenizer=body.tokenizer,
         now=now,
-        as_of_seq=as_of_seq,
-        as_of_time=as_of_time,
+        as_of=_as_of(body.as_of),
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),
     )
@@ -63,15 +61,18 @@ def search_request(body: SearchIn) -> SearchRequest:
     )
 
 
-def _as_of(given: str | int | None) -> tuple[int | None, int | None]:
-    """(seq, None) or (None, time)."""
+def _as_of(given: str | int | None) -> AsOf:
+    """A seq, a receipt, or a time."""
     if given is None:
-        return None, None
+        return AsOf()
     if isinstance(given, int):
-        return given, None
+        return AsOf(seq=given)
     if "T" in given.upper():
-        return None, parse_time(given, "as_of")[0]
-    return convert.receipt(given).seq if ":" in given else convert.receipt(f"0:{given}").seq, None
+        return AsOf(time=parse_time(given, "as_of")[0])
+    if ":" not in given:
+        return AsOf(seq=convert.receipt(f"0:{given}").seq)
+    receipt = convert.receipt(given)
+    return AsOf(seq=receipt.seq, shard=receipt.shard)
 
 
 def seconds(milliseconds: int | None) -> float | None:

@@ -7,22 +7,29 @@ revoked by the command line counts at once.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import secrets
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from serve_app.api.ids import identifier
 from serve_app.errors import Forbidden, NotFound, StoreUnavailable, Unauthorized
 
 KeyRole = Literal["app", "admin", "operator"]
 
 KEYS_FILE = "keys.json"
 FIRST_KEY_FILE = "admin.key"
+LOCK_FILE = ".keys.lock"
 DEFAULT_TENANT = "default"
+
+Stamp = tuple[int, int, int]
+"""Time of change, inode and size of the key file: another file, another stamp."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,14 +60,13 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class KeyFile:
-    """The keys of one store. Safe for many threads; writers in several processes exclude each other by rename."""
+    """The keys of one store. Safe for many threads, and for writers in several processes: a lock file orders them."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / KEYS_FILE
         self._first = folder / FIRST_KEY_FILE
-        self._lock = threading.Lock()
-        self._stamp: tuple[int, int, int] | None = None
-        self._records: dict[str, KeyRecord] = {}
+        self._lock_path = folder / LOCK_FILE
+        self._seen: tuple[Stamp | None, dict[str, KeyRecord]] = (None, {})
 
     def ensure_first(self) -> str | None:
         """On a store without keys: make one operator key, keep it in `admin.key` (mode 0600), and give it."""
@@ -71,17 +77,20 @@ class KeyFile:
         return key
 
     def create(self, *, tenant: str, role: KeyRole, user: str | None = None) -> tuple[str, str]:
-        """(key_id, key). The key itself is shown here and never again."""
+        """(key_id, key). The key itself is shown here and never again. Raises InvalidRequest, StoreUnavailable."""
+        identifier(tenant, "tenant")
+        if user is not None:
+            identifier(user, "user_id")
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         key = f"ms_{key_id}_{secret}"
         record = KeyRecord(key_id, _digest(key), tenant, role, user)
-        with self._lock:
+        with self._writing():
             self._write([*self._read().values(), record])
         return key_id, key
 
     def revoke(self, key_id: str, tenant: str | None) -> None:
         """Raises NotFound, also where the key is of another tenant (None: any tenant)."""
-        with self._lock:
+        with self._writing():
             records = self._read()
             found = next((one for one in records.values() if one.key_id == key_id), None)
             if found is None or tenant not in (None, found.tenant):
@@ -89,31 +98,45 @@ class KeyFile:
             self._write([one for one in records.values() if one.key_id != key_id])
 
     def records(self, tenant: str | None) -> list[KeyRecord]:
-        with self._lock:
-            return [one for one in self._read().values() if tenant in (None, one.tenant)]
+        return [one for one in self._read().values() if tenant in (None, one.tenant)]
 
     def principal(self, authorization: bytes | None) -> Principal:
         """Who sent this `Authorization` header. Raises Unauthorized."""
         scheme, _, key = (authorization or b"").partition(b" ")
         if scheme.lower() != b"bearer" or not key:
             raise Unauthorized("send the header Authorization: Bearer <key>")
-        with self._lock:
-            record = self._read().get(hashlib.sha256(key.strip()).hexdigest())
+        record = self._read().get(hashlib.sha256(key.strip()).hexdigest())
         if record is None:
             raise Unauthorized("this key is not known")
         return Principal(record.key_id, record.tenant, record.role, record.user)
 
     def _read(self) -> dict[str, KeyRecord]:
+        """The keys by digest. Costs one stat while the file stays as it is. Raises StoreUnavailable."""
         try:
             found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
+            if stamp != self._seen[0]:
+                records = msgspec.json.decode(self._path.read_bytes(), type=list[KeyRecord])
+                self._seen = (stamp, {record.sha256: record for record in records})
         except FileNotFoundError:
             return {}
-        stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
-        if stamp != self._stamp:
-            records = msgspec.json.decode(self._path.read_bytes(), type=list[KeyRecord])
-            self._records = {record.sha256: record for record in records}
-            self._stamp = stamp
-        return self._records
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreUnavailable(f"the key file cannot be read: {error}") from error
+        return self._seen[1]
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One change at a time, on this machine: each is made to what the one before left."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"the key file cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
 
     def _write(self, records: list[KeyRecord]) -> None:
         try:
@@ -127,7 +150,7 @@ def _digest(key: str) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, readable by its owner only."""
+    """Replace a file as a whole, durably, readable by its owner only."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -136,3 +159,8 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -11,7 +11,7 @@ from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FiltersIn, Turn
 from serve_app.api.times import parse_time
 from serve_app.core import Receipt, ToolCall, Turn
 from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
-from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.filters import Filters, same
 from serve_app.write.operations import NewTurn
 
 
@@ -49,8 +49,8 @@ def new_turn(turn: TurnIn, place: str) -> NewTurn:
 
 def _is_the_same_json(content: str, data: Any) -> bool:
     try:
-        return bool(msgspec.json.decode(content) == data)
-    except msgspec.DecodeError:
+        return same(msgspec.json.decode(content), data)
+    except (msgspec.DecodeError, RecursionError):  # no JSON, or nested so deeply that it is not the data
         return False
 
 

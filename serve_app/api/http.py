@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
@@ -22,6 +24,9 @@ HTML = b"text/html; charset=utf-8"
 
 NESTING_MAX = 200
 """Depth of arrays and objects in a body; no honest body comes near."""
+
+LARGE_BODY_BYTES = 32 << 10
+"""A larger body is read on a thread: millions of small values would hold up the event loop."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -65,7 +70,8 @@ def segments(scope: Scope) -> list[str]:
         raise InvalidRequest("the path is not valid UTF-8") from error
 
 
-def parameters(scope: Scope) -> dict[str, str]:
+def parameters(scope: Scope, known: frozenset[str]) -> dict[str, str]:
+    """The query parameters, each of them known and given once. Raises InvalidRequest."""
     raw: bytes = scope.get("query_string", b"")
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict")
@@ -74,6 +80,8 @@ def parameters(scope: Scope) -> dict[str, str]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise InvalidRequest("a query parameter is given twice")
+    if unknown := sorted(found.keys() - known):
+        raise InvalidRequest(f"unknown query parameter: {unknown[0][:64]}")
     return found
 
 
@@ -81,23 +89,26 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
     """The whole body, or HttpError `body_too_large` as soon as that is known."""
     stated = headers.get(b"content-length", b"0")
     if stated.isdigit() and int(stated) > BODY_BYTES_MAX:
-        raise HttpError("body_too_large", f"a body has at most {BODY_BYTES_MAX} bytes")
-    message = await receive()
-    if not message.get("more_body"):
-        return bytes(message.get("body", b""))
-    parts, size = [message.get("body", b"")], len(message.get("body", b""))
-    while message.get("more_body"):
+        raise _too_large()
+    parts, size, more = [], 0, True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise HttpError("invalid_json", "the body ended early")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > BODY_BYTES_MAX:
-            raise HttpError("body_too_large", f"a body has at most {BODY_BYTES_MAX} bytes")
+            raise _too_large()
+        more = message.get("more_body", False)
     return b"".join(parts)
 
 
-async def send_response(send: Send, response: Response, request_id: bytes) -> None:
+def _too_large() -> HttpError:
+    return HttpError("body_too_large", f"a body has at most {BODY_BYTES_MAX} bytes")
+
+
+async def send_response(send: Send, response: Response, request_id: bytes, *, head: bool = False) -> None:
+    """To HEAD goes what GET would get, without the body."""
     headers = [
         (b"content-type", response.content_type),
         (b"content-length", str(len(response.body)).encode()),
@@ -105,39 +116,63 @@ async def send_response(send: Send, response: Response, request_id: bytes) -> No
         *response.headers,
     ]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
+    await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 
-class BodyDecoder:
+class BodyDecoder(Generic[T]):
     """Reads a body as one of the schemas, and says in words what is wrong with it."""
 
     def __init__(self, kind: type[T]) -> None:
         self._decoder = msgspec.json.Decoder(kind)
 
-    def __call__(self, body: bytes) -> Any:
+    async def __call__(self, body: bytes) -> T:
+        """Raises InvalidRequest (a wrong value), HttpError `invalid_json` (no JSON, or nested too deeply)."""
+        if len(body) > LARGE_BODY_BYTES:
+            return await asyncio.to_thread(self._read, body)
+        return self._read(body)
+
+    def _read(self, body: bytes) -> T:
         try:
             decoded = self._decoder.decode(body)
-            if b"\\u0000" in body:
-                refuse_nul(msgspec.json.decode(body))
+            if b"\\u0000" in body or body.count(b"[") + body.count(b"{") > NESTING_MAX:
+                _refuse_nul_and_depth(msgspec.json.decode(body))
         except msgspec.ValidationError as error:
             raise InvalidRequest(str(error)) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
+            if _has_lone_surrogate(body):
+                raise InvalidRequest("a text holds half of a surrogate pair, which is no character") from error
             raise HttpError("invalid_json", str(error)) from error
         except RecursionError as error:
-            raise HttpError("invalid_json", "the body is nested too deeply") from error
+            raise _too_deep() from error
         return decoded
 
 
-def refuse_nul(value: Any, depth: int = 0) -> None:
-    """Raises InvalidRequest where any text of a JSON value holds NUL."""
-    if depth > NESTING_MAX:
-        raise HttpError("invalid_json", "the body is nested too deeply")
-    if isinstance(value, str) and "\0" in value:
-        raise InvalidRequest("a text holds NUL (U+0000), which is not allowed")
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            refuse_nul(key, depth + 1)
-            refuse_nul(inner, depth + 1)
-    elif isinstance(value, list):
-        for inner in value:
-            refuse_nul(inner, depth + 1)
+def _refuse_nul_and_depth(value: Any, depth: int = 0) -> None:
+    """Raises InvalidRequest where any text of a JSON value holds NUL, HttpError where it is nested too deeply."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise InvalidRequest("a text holds NUL (U+0000), which is not allowed")
+        return
+    if not isinstance(value, dict | list):
+        return
+    if depth == NESTING_MAX:
+        raise _too_deep()
+    for inner in value:
+        _refuse_nul_and_depth(inner, depth + 1)
+    for inner in value.values() if isinstance(value, dict) else ():
+        _refuse_nul_and_depth(inner, depth + 1)
+
+
+def _too_deep() -> HttpError:
+    return HttpError("invalid_json", f"the body is nested more than {NESTING_MAX} deep")
+
+
+def _has_lone_surrogate(body: bytes) -> bool:
+    """Whether this makes the body undecodable: the standard library lets it pass, msgspec does not."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False

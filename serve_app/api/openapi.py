@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from serve_app.api import schemas
+from serve_app.api import ids, schemas
 from serve_app.api.problems import STATUS_OF_CODE, TITLES, Problem
 
 Operation = tuple[str, str, str, type | None, tuple[str, ...], int]
@@ -50,18 +50,21 @@ OPERATIONS: tuple[Operation, ...] = (
     ("get", "/healthz", "Alive", None, (), 200),
     ("get", "/readyz", "Ready, and what is degraded", None, (), 200),
     ("get", "/metrics", "Prometheus metrics", None, (), 200),
+    ("get", "/openapi.json", "This description", None, (), 200),
+    ("get", "/docs", "The same for people", None, (), 200),
 )
 
-OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+OPEN_PATHS = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 
 LIMITS = {
     "turns_a_call": schemas.TURNS_A_CALL_MAX,
     "turn_bytes": schemas.CONTENT_BYTES_MAX,
     "body_bytes": schemas.BODY_BYTES_MAX,
     "k": schemas.RESULTS_MAX,
+    "query_characters": schemas.QUERY_CHARACTERS_MAX,
     "budget_tokens": schemas.BUDGET_TOKENS_MAX,
     "deadline_ms": schemas.DEADLINE_MS_MAX,
-    "id_characters": schemas.ID_CHARACTERS_MAX,
+    "id_characters": ids.ID_CHARACTERS_MAX,
     "page_turns": schemas.PAGE_TURNS_MAX,
 }
 
@@ -81,6 +84,12 @@ The machine-readable description is <a href="/openapi.json">/openapi.json</a>.</
 <h2>Errors</h2><table>{codes}</table>
 </html>
 """
+
+
+def query_parameters(method: str, path: str) -> frozenset[str]:
+    """The query parameters of a route: those that are described here, and no other, are accepted."""
+    names = {(one, other): query for one, other, _, _, query, _ in OPERATIONS}[method.lower(), path]
+    return frozenset(name.rstrip("?") for name in names)
 
 
 def document() -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from serve_app.errors import MemstrataError
@@ -74,8 +76,9 @@ def problem(code: str, detail: str) -> Problem:
 
 
 class HttpError(MemstrataError):
-    """An error that only HTTP knows: broken JSON, an unknown route, a body over its bound."""
+    """An error that only HTTP knows: broken JSON, an unknown route or method, a body over its bound."""
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, allowed: Sequence[str] = ()) -> None:
         super().__init__(detail)
         self.code = code
+        self.allowed = allowed  # the methods that the route has, for the header Allow

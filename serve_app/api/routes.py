@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,9 +14,9 @@ import numpy as np
 from serve_app.api import asking, convert, showing
 from serve_app.api.asking import seconds
 from serve_app.api.auth import KeyFile, Principal
-from serve_app.api.http import NDJSON, BodyDecoder, Request, Response, json_response
+from serve_app.api.http import LARGE_BODY_BYTES, NDJSON, BodyDecoder, Request, Response, json_response
+from serve_app.api.ids import identifier
 from serve_app.api.schemas import (
-    ID_CHARACTERS_MAX,
     PAGE_TURNS_MAX,
     AppendTurnsIn,
     ContextIn,
@@ -25,14 +26,18 @@ from serve_app.api.schemas import (
     KeyIn,
     MaintenanceIn,
     SearchIn,
+    TurnIn,
 )
 from serve_app.api.times import format_time
 from serve_app.core import Owner
 from serve_app.errors import Forbidden, InvalidRequest, NotSupported
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
-from serve_app.models.batching import EmbedService
-from serve_app.ports import Embedder
+from serve_app.ports import Vectors
+from serve_app.write.operations import NewTurn
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 _append = BodyDecoder(AppendTurnsIn)
 _edit = BodyDecoder(EditTurnIn)
@@ -46,26 +51,24 @@ _maintenance = BodyDecoder(MaintenanceIn)
 EXPORT_PAGE_TURNS = 500
 PAGE_TURNS_DEFAULT = 100
 
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
+
 
 class Routes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(
-        self, memory: Memory, operator: Operator, keys: KeyFile, encoder: EmbedService, embedder: Embedder
-    ) -> None:
+    def __init__(self, memory: Memory, operator: Operator, keys: KeyFile) -> None:
         self._memory = memory
         self._operator = operator
         self._keys = keys
-        self._encoder = encoder
-        self._embedder = embedder
 
     # ---- turns and sessions
 
     async def append_turns(self, who: Principal, request: Request) -> Response:
-        body: AppendTurnsIn = _append(request.body)
+        body = await _append(request.body)
         owner = _owner(who, body.user_id)
-        turns = [convert.new_turn(turn, f"turns[{index}]") for index, turn in enumerate(body.turns)]
-        session = _identifier(request.path[0], "session_id")
+        turns = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, _new_turns, body.turns)
+        session = identifier(request.path[0], "session_id")
         answer = await self._memory.append(owner, session, turns, body.wait == "indexed", seconds(body.deadline_ms))
         shown: dict[str, Any] = {
             "session_id": session,
@@ -77,24 +80,21 @@ class Routes:
         return json_response(shown, 202 if answer.indexed is False else 201)
 
     async def list_turns(self, who: Principal, request: Request) -> Response:
-        query = _parameters(request, "user_id", "limit", "after_seq")
-        owner = _owner(who, query.get("user_id"))
-        limit = _integer(query, "limit", PAGE_TURNS_DEFAULT, 1, PAGE_TURNS_MAX)
-        after = _integer(query, "after_seq", -1, -1, 2**62)
-        page = await self._memory.page(owner, _identifier(request.path[0], "session_id"), after, limit)
+        owner = _owner(who, request.query.get("user_id"))
+        limit = _integer(request.query, "limit", PAGE_TURNS_DEFAULT, 1, PAGE_TURNS_MAX)
+        after = _integer(request.query, "after_seq", -1, -1, 2**62)
+        page = await self._memory.page(owner, identifier(request.path[0], "session_id"), after, limit)
         turns = [showing.shown_turn(turn) for turn in page.turns]
         return json_response({"turns": turns, "next_after_seq": page.next_after_seq})
 
     async def list_sessions(self, who: Principal, request: Request) -> Response:
-        query = _parameters(request, "user_id")
-        lines = await self._memory.sessions(_owner(who, query.get("user_id")))
+        lines = await self._memory.sessions(_owner(who, request.query.get("user_id")))
         shown = [{"session_id": one.session, "turns": one.turns, "last_at": format_time(one.last_at)} for one in lines]
         return json_response({"sessions": shown})
 
     async def delete_session(self, who: Principal, request: Request) -> Response:
-        query = _parameters(request, "user_id")
-        owner = _owner(who, query.get("user_id"))
-        deleted, receipt = await self._memory.delete_session(owner, _identifier(request.path[0], "session_id"))
+        owner = _owner(who, request.query.get("user_id"))
+        deleted, receipt = await self._memory.delete_session(owner, identifier(request.path[0], "session_id"))
         return json_response({"deleted": deleted, "receipt": str(receipt)})
 
     async def get_turn(self, who: Principal, request: Request) -> Response:
@@ -103,7 +103,7 @@ class Routes:
 
     async def edit_turn(self, who: Principal, request: Request) -> Response:
         owner, session, turn_id = _turn_address(who, request)
-        body: EditTurnIn = _edit(request.body)
+        body = await _edit(request.body)
         convert.require_edit(body)
         turn, receipt = await self._memory.edit(owner, session, turn_id, body.content, body.metadata)
         return json_response(showing.shown_turn(turn) | {"receipt": str(receipt)})
@@ -115,18 +115,20 @@ class Routes:
     # ---- context and search
 
     async def context(self, who: Principal, request: Request) -> Response:
-        body: ContextIn = _context(request.body)
+        body = await _context(request.body)
         owner = _owner(who, body.user_id)
-        answer = await self._memory.context(owner, asking.context_request(body), body.layout)
+        asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.context_request, body)
+        answer = await self._memory.context(owner, asked, body.layout)
         shown = showing.shown_context(answer.context)
         receipt = str(answer.as_of)
         shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
         return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": answer.timings_ms})
 
     async def search(self, who: Principal, request: Request) -> Response:
-        body: SearchIn = _search(request.body)
+        body = await _search(request.body)
         owner = _owner(who, body.user_id)
-        answer = await self._memory.search(owner, asking.search_request(body))
+        asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.search_request, body)
+        answer = await self._memory.search(owner, asked)
         return json_response(
             {
                 "results": [showing.shown_found(found, body.explain) for found in answer.found],
@@ -140,13 +142,13 @@ class Routes:
     # ---- facts and summaries
 
     async def put_fact(self, who: Principal, request: Request) -> Response:
-        owner, key = _owner(who, request.path[0]), _identifier(request.path[1], "key")
-        body: FactIn = _fact(request.body)
+        owner, key = _owner(who, request.path[0]), identifier(request.path[1], "key")
+        body = await _fact(request.body)
         fact, receipt = await self._memory.put_fact(owner, key, body.value, body.entity_class, body.ttl_seconds)
         return json_response(showing.shown_fact(fact) | {"receipt": str(receipt)})
 
     async def get_fact(self, who: Principal, request: Request) -> Response:
-        owner, key = _owner(who, request.path[0]), _identifier(request.path[1], "key")
+        owner, key = _owner(who, request.path[0]), identifier(request.path[1], "key")
         return json_response(showing.shown_fact(await self._memory.fact(owner, key)))
 
     async def list_facts(self, who: Principal, request: Request) -> Response:
@@ -154,18 +156,18 @@ class Routes:
         return json_response({"facts": [showing.shown_fact(fact) for fact in facts]})
 
     async def delete_fact(self, who: Principal, request: Request) -> Response:
-        owner, key = _owner(who, request.path[0]), _identifier(request.path[1], "key")
+        owner, key = _owner(who, request.path[0]), identifier(request.path[1], "key")
         deleted, receipt = await self._memory.delete_fact(owner, key)
         return json_response({"deleted": deleted, "receipt": str(receipt)})
 
     async def get_summary(self, who: Principal, request: Request) -> Response:
-        owner = _owner(who, _parameters(request, "user_id").get("user_id"))
-        summary = await self._memory.summary(owner, _identifier(request.path[0], "session_id"))
+        owner = _owner(who, request.query.get("user_id"))
+        summary = await self._memory.summary(owner, identifier(request.path[0], "session_id"))
         return json_response(showing.shown_summary(summary))
 
     async def refresh_summary(self, who: Principal, request: Request) -> Response:
-        owner = _owner(who, _parameters(request, "user_id").get("user_id"))
-        session = _identifier(request.path[0], "session_id")
+        owner = _owner(who, request.query.get("user_id"))
+        session = identifier(request.path[0], "session_id")
         made = await self._memory.refresh_summary(owner, session)
         summary = made or await self._memory.summary(owner, session)
         return json_response(showing.shown_summary(summary))
@@ -175,16 +177,16 @@ class Routes:
     async def export(self, who: Principal, request: Request) -> Response:
         """Every turn and fact of a user, one JSON object a line."""
         owner = _owner(who, request.path[0])
-        lines: list[dict[str, Any]] = []
+        pages: list[bytes] = []
         for session in await self._memory.sessions(owner):
             after: int | None = -1
             while after is not None:
                 page = await self._memory.page(owner, session.session, after, EXPORT_PAGE_TURNS)
-                lines += [{"kind": "turn", "user_id": owner.user} | showing.shown_turn(turn) for turn in page.turns]
+                turns = [showing.shown_turn(turn) for turn in page.turns]
+                pages.append(await asyncio.to_thread(_lines, "turn", owner.user, turns))
                 after = page.next_after_seq
-        facts = await self._memory.facts(owner)
-        lines += [{"kind": "fact", "user_id": owner.user} | showing.shown_fact(fact) for fact in facts]
-        return Response(200, b"".join(msgspec.json.encode(line) + b"\n" for line in lines), NDJSON)
+        facts = [showing.shown_fact(fact) for fact in await self._memory.facts(owner)]
+        return Response(200, b"".join([*pages, _lines("fact", owner.user, facts)]), NDJSON)
 
     async def erase_user(self, who: Principal, request: Request) -> Response:
         erasure = await self._memory.erase(_owner(who, request.path[0]))
@@ -198,36 +200,32 @@ class Routes:
     # ---- models
 
     async def embeddings(self, who: Principal, request: Request) -> Response:
-        body: EmbeddingsIn = _embeddings(request.body)
-        version = self._embedder.version
+        body = await _embeddings(request.body)
+        version = self._memory.encoder.version
         if body.model not in (None, version.name, version.model):
             raise InvalidRequest(f"model: the active version is {version.name!r}")
         if body.dimensions not in (None, version.dimension):
             raise NotSupported(f"dimensions: this version has {version.dimension}")
         texts = [body.input] if isinstance(body.input, str) else body.input
-        vectors = await asyncio.wrap_future(self._encoder.passages(texts))
-        tokens = await self._operator.count_tokens(texts)
-        rows = [
-            {"object": "embedding", "index": index, "embedding": _encoded(vector, body.encoding_format)}
-            for index, vector in enumerate(vectors)
-        ]
+        vectors, tokens = await self._memory.encoder.passages(texts)
+        rows = await asyncio.to_thread(_embedding_rows, vectors, body.encoding_format)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return json_response({"object": "list", "model": version.name, "data": rows, "usage": usage})
 
     # ---- operations
 
     async def stats(self, who: Principal, request: Request) -> Response:
-        return json_response({"shards": await self._operator.stats(), "version": self._embedder.version.name})
+        return json_response({"shards": await self._operator.stats(), "version": self._memory.encoder.version.name})
 
     async def maintain(self, who: Principal, request: Request) -> Response:
-        body: MaintenanceIn = _maintenance(request.body)
+        body = await _maintenance(request.body)
         if body.action not in ("fold", "compact"):
             raise NotSupported(f"action: {body.action!r} is not supported yet")
         done = await self._operator.maintain(body.action, body.shard)
         return json_response({"action": body.action, "shards": done})
 
     async def create_key(self, who: Principal, request: Request) -> Response:
-        body: KeyIn = _key(request.body)
+        body = await _key(request.body)
         tenant = body.tenant or who.tenant
         if who.role != "operator" and (tenant != who.tenant or body.role == "operator"):
             raise Forbidden("an admin makes keys of its own tenant, and no operator keys")
@@ -245,49 +243,54 @@ class Routes:
         return json_response({"deleted": 1})
 
 
+def _embedding_rows(vectors: Vectors, encoding: str) -> list[msgspec.Raw]:
+    """Each row encoded by itself: as one call the whole would hold every other thread up."""
+    rows = (
+        {"object": "embedding", "index": index, "embedding": _encoded(vector, encoding)}
+        for index, vector in enumerate(vectors)
+    )
+    return [msgspec.Raw(msgspec.json.encode(row)) for row in rows]
+
+
 def _encoded(vector: np.ndarray[Any, Any], encoding: str) -> Any:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
-    return [float(number) for number in vector]
+    return vector.tolist()
+
+
+def _lines(kind: str, user: str, shown: Sequence[dict[str, Any]]) -> bytes:
+    return b"".join(msgspec.json.encode({"kind": kind, "user_id": user} | one) + b"\n" for one in shown)
+
+
+def _new_turns(turns: Sequence[TurnIn]) -> list[NewTurn]:
+    return [convert.new_turn(turn, f"turns[{index}]") for index, turn in enumerate(turns)]
+
+
+async def _off_the_loop_if(large: bool, read: Callable[[S], T], body: S) -> T:
+    """Checking a large body takes long enough to hold up everybody else."""
+    return await asyncio.to_thread(read, body) if large else read(body)
 
 
 def _owner(who: Principal, user: str | None) -> Owner:
     """Whose memory this request may touch: the key's tenant, and a user that the key allows."""
-    owner = Owner(who.tenant, _identifier(user, "user_id"))
+    owner = Owner(who.tenant, identifier(user, "user_id"))
     who.require_user(owner.user)
     return owner
 
 
 def _turn_address(who: Principal, request: Request) -> tuple[Owner, str, str]:
-    query = _parameters(request, "user_id", "session_id")
-    owner = _owner(who, query.get("user_id"))
-    session = _identifier(query.get("session_id"), "session_id")
-    return owner, session, _identifier(request.path[0], "turn_id")
-
-
-def _identifier(text: str | None, name: str) -> str:
-    if text is None:
-        raise InvalidRequest(f"{name} is missing")
-    if not 1 <= len(text) <= ID_CHARACTERS_MAX or any(ord(sign) < 32 or 127 <= ord(sign) < 160 for sign in text):
-        raise InvalidRequest(f"{name}: an id has 1-{ID_CHARACTERS_MAX} characters, none a control character")
-    return text
-
-
-def _parameters(request: Request, *known: str) -> Mapping[str, str]:
-    unknown = set(request.query) - set(known)
-    if unknown:
-        raise InvalidRequest(f"unknown query parameter: {sorted(unknown)[0][:64]}")
-    return request.query
+    owner = _owner(who, request.query.get("user_id"))
+    session = identifier(request.query.get("session_id"), "session_id")
+    return owner, session, identifier(request.path[0], "turn_id")
 
 
 def _integer(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     text = query.get(name)
     if text is None:
         return default
-    try:
-        value = int(text)
-    except ValueError as error:
-        raise InvalidRequest(f"{name}: a whole number is needed") from error
+    if not _WHOLE_NUMBER.fullmatch(text):
+        raise InvalidRequest(f"{name}: a whole number is needed")
+    value = int(text)
     if not least <= value <= most:
         raise InvalidRequest(f"{name}: from {least} to {most}")
     return value

@@ -10,11 +10,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-ID_CHARACTERS_MAX = 256
+from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
+
 TURNS_A_CALL_MAX = 1_000
 CONTENT_BYTES_MAX = 1 << 20
 BODY_BYTES_MAX = 8 << 20
 RESULTS_MAX = 1_000
+QUERY_CHARACTERS_MAX = 16_384
 BUDGET_TOKENS_MAX = 2_000_000
 DEADLINE_MS_MAX = 60_000
 PAGE_TURNS_MAX = 1_000
@@ -27,7 +29,7 @@ Id = Annotated[
     Meta(
         min_length=1,
         max_length=ID_CHARACTERS_MAX,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z",
+        pattern=ID_PATTERN,
         description="1-256 characters, no control characters",
     ),
 ]
@@ -95,7 +97,7 @@ class FiltersIn(Body, rename={"from_": "from"}):
 
 class SearchIn(Body):
     user_id: Id
-    query: str = ""
+    query: Annotated[str, Meta(max_length=QUERY_CHARACTERS_MAX)] = ""
     k: Annotated[int, Meta(ge=1, le=RESULTS_MAX)] = 10
     session_id: Id | None = None
     mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
@@ -123,7 +125,7 @@ class ContextIn(Body):
     format: Literal["openai", "anthropic", "text"] = "openai"
     tokenizer: Name | None = None
     now: Time | None = None
-    as_of: str | int | None = None
+    as_of: ReceiptText | Annotated[int, Meta(ge=0)] | None = None
     min_receipt: ReceiptText | None = None
     deadline_ms: Deadline | None = None
     explain: bool = False

@@ -8,8 +8,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from serve_app.errors import InvalidRequest
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.IGNORECASE)
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.I | re.A)
 _MICROSECOND = timedelta(microseconds=1)
+_LAST = datetime.max.replace(tzinfo=UTC)
+_FIRST_INSTANT = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST_INSTANT = (_LAST - _EPOCH) // _MICROSECOND
 
 
 def parse_time(text: str, field: str) -> tuple[int, int]:
@@ -19,7 +22,8 @@ def parse_time(text: str, field: str) -> tuple[int, int]:
     try:
         moment = datetime.fromisoformat(_six_digits(text.upper()))
         instant = (moment - _EPOCH) // _MICROSECOND
-        format_time(instant)
+        if not _FIRST_INSTANT <= instant <= _LAST_INSTANT:
+            raise ValueError("it lies outside the years 1 to 9999")
     except (ValueError, OverflowError) as error:
         raise InvalidRequest(f"{field}: no such time: {error}") from error
     offset = moment.utcoffset() or timedelta()
@@ -32,8 +36,11 @@ def _six_digits(text: str) -> str:
 
 
 def format_time(instant: int, offset_minutes: int = 0) -> str:
-    """The instant as text, in the given offset where that has such a date, else in UTC."""
-    moment = _EPOCH + timedelta(microseconds=instant)
+    """The instant as text, in the given offset where that has such a date, else in UTC.
+
+    An end of life beyond the year 9999 is shown as its last instant.
+    """
+    moment = _LAST if instant > _LAST_INSTANT else _EPOCH + timedelta(microseconds=instant)
     try:
         local = moment.astimezone(timezone(timedelta(minutes=offset_minutes)))
     except OverflowError:

@@ -32,12 +32,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Extract(NamedTuple):
-    """The text, the span of turns that it speaks for (both ends included), and its tokens."""
+    """The text, the span of turns that it speaks for (both ends included), its tokens, and the ranks of its lines.
+
+    The line with rank 0 holds the sentence most worth keeping: it is cut last.
+    """
 
     text: str
     first_seq: int
     last_seq: int
     tokens: int
+    ranks: tuple[int, ...]
 
 
 class _Sentence(NamedTuple):
@@ -60,8 +64,8 @@ def summarise(turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer) -
         raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
     lasting = [turn for turn in turns if turn.expires_at is None]
     best_first = _ranked(lasting)
-    text = _fitting(lasting, best_first, target_tokens, tokenizer)
-    return Extract(text, turns[0].seq, turns[-1].seq, tokenizer.count(text))
+    text, chosen = _fitting(lasting, best_first, target_tokens, tokenizer)
+    return Extract(text, turns[0].seq, turns[-1].seq, tokenizer.count(text), _ranks(text, best_first, chosen))
 
 
 def _ranked(turns: Sequence[Turn]) -> list[_Sentence]:
@@ -75,16 +79,29 @@ def _ranked(turns: Sequence[Turn]) -> list[_Sentence]:
     return list({sentence.text.casefold(): sentence for sentence in reversed(scored)}.values())[::-1]
 
 
-def _fitting(turns: Sequence[Turn], best_first: Sequence[_Sentence], target: int, tokenizer: Tokenizer) -> str:
-    """As many of the best as fit; where not even one does, the beginning of the best."""
+def _fitting(
+    turns: Sequence[Turn], best_first: Sequence[_Sentence], target: int, tokenizer: Tokenizer
+) -> tuple[str, Sequence[_Sentence]]:
+    """As many of the best as fit, with their text; where not even one does, the beginning of the best."""
     room = target
     for _ in range(FIT_ROUNDS_MAX):
-        text = "\n".join(_lines(turns, _choose(turns, best_first, room, tokenizer)))
+        chosen = _choose(turns, best_first, room, tokenizer)
+        text = "\n".join(_lines(turns, chosen))
         excess = tokenizer.count(text) - target
         if text and excess <= 0:
-            return text
+            return text, chosen
         room -= max(excess, 1)
-    return tokenizer.truncate("\n".join(_lines(turns, best_first[:1])), target)
+    return tokenizer.truncate("\n".join(_lines(turns, best_first[:1])), target), best_first[:1]
+
+
+def _ranks(text: str, best_first: Sequence[_Sentence], chosen: Iterable[_Sentence]) -> tuple[int, ...]:
+    """Of each line, in order: lines are ranked by their best sentence."""
+    lines = list(dict.fromkeys(sentence.turn for sentence in chosen))
+    kept = set(lines)
+    order = list(dict.fromkeys(sentence.turn for sentence in best_first if sentence.turn in kept))
+    place = {turn: rank for rank, turn in enumerate(order)}
+    ranks = tuple(place[turn] for turn in lines)
+    return ranks if len(ranks) == text.count("\n") + 1 else ()
 
 
 def _choose(turns: Sequence[Turn], best_first: Iterable[_Sentence], room: int, tokenizer: Tokenizer) -> list[_Sentence]:

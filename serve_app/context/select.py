@@ -5,7 +5,7 @@ with fewer tokens where joining the pieces cost more.
 
     facts      own share, and what the system text leaves of its share: so this choice, and with it the
                beginning that prompt caches hold, depends on neither turns nor query
-    summary    whole or not at all
+    summary    whole, or the best of its lines, or not at all
     recent     newest first, no gap: ends at the first exchange that does not fit
     retrieved  best first, whatever fits
 """
@@ -20,6 +20,7 @@ from serve_app.context import draft, quote
 from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, Reason, summary_id
 from serve_app.context.exchanges import Exchange, TurnKey, key_of
 from serve_app.context.layout import Layout, shrunk
+from serve_app.context.shorten import shortened, summary_tokens
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Summary
 from serve_app.ports import Tokenizer
@@ -56,9 +57,8 @@ def select(candidates: Candidates, room: Room, layout: Layout, tokenizer: Tokeni
     shares = shrunk({zone: budgets[zone] for zone in ("summary", "retrieved", "recent")}, room.free - facts_tokens)
     left = room.free - facts_tokens - sum(shares.values())
 
-    summary, summary_tokens = candidates.summary, _summary_tokens(candidates.summary, tokenizer)
-    summary_fits = summary_tokens <= shares["summary"]
-    left += shares["summary"] - (summary_tokens if summary_fits else 0)
+    at_least = summary_tokens(shortened(candidates.summary, shares["summary"], tokenizer), tokenizer)
+    left += shares["summary"] - at_least
 
     recent = _RecentWalk(candidates.recent, _recent_cost(session, room.recent_overhead, tokenizer))
     found = _FoundWalk(candidates.found, tokenizer)
@@ -66,12 +66,10 @@ def select(candidates: Candidates, room: Room, layout: Layout, tokenizer: Tokeni
     left += shares["retrieved"] - found.extend(shares["retrieved"], recent.taken)
     left = _lend_to_recent(recent, found, left)
     left -= found.extend(left, recent.taken)
-    summary_fits = summary_fits or summary_tokens <= left
-
-    shown = summary if summary_fits else None
+    shown = shortened(candidates.summary, at_least + left, tokenizer)
     dropped = [
         *_dropped_facts(candidates.facts, facts),
-        *_dropped_summary(summary, shown),
+        *_dropped_summary(candidates.summary, shown),
         *found.dropped(recent.taken, room.free),
         *recent.dropped(found.taken, shown, session),
     ]
@@ -217,10 +215,6 @@ def _dropped_facts(facts: Facts, chosen: tuple[FactLine, ...]) -> list[Dropped]:
 
 def _dropped_summary(summary: Summary | None, shown: Summary | None) -> list[Dropped]:
     return [Dropped("summary", summary_id(summary), "budget")] if summary and not shown else []
-
-
-def _summary_tokens(summary: Summary | None, tokenizer: Tokenizer) -> int:
-    return draft.piece_tokens(draft.summary_piece(summary), tokenizer) if summary else 0
 
 
 def _record_tokens(record: quote.Record, mark: str, tokenizer: Tokenizer) -> int:

@@ -7,6 +7,7 @@ cannot be read, the context is made of what the caller sent, and says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from serve_app.context.candidates import Dropped
 from serve_app.context.inputs import ContextInputs, Hit
 from serve_app.context.window import Context
-from serve_app.core import Degradation
+from serve_app.core import Degradation, Level
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
 from serve_app.memory.requests import ContextRequest
@@ -26,6 +27,9 @@ from serve_app.write.shard import Shard
 TOKENS_A_HIT = 40
 HITS_MIN, HITS_MAX = 10, 100
 """Turns that a context retrieves: about as many as its budget could show, within bounds."""
+
+QUERY_READ_CHARACTERS = 16_384
+"""A query may be as long as the budget; what it is about stands at its beginning."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -42,6 +46,7 @@ class Assembled(msgspec.Struct, frozen=True):
     inputs: ContextInputs
     seq: int
     older: tuple[tuple[str, int], ...] = ()
+    summary_expired: bool = False
 
 
 def assemble(
@@ -52,11 +57,12 @@ def assemble(
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
-    """Never raises for a store that does not answer: then only what the caller sent is there."""
+    """Never raises for a store that does not answer: then only what the caller sent is there, and is shown."""
     try:
         return _stored(shard, owner, request, vector, reasons, moment)
     except StorageTrouble as error:
-        degradation = Degradation("system_only", (*reasons, f"store: {error.code}"))
+        level: Level = "system_only" if request.history is None else "recent_only"
+        degradation = Degradation(level, (*reasons, f"store: {error.code}"))
         return Assembled(_plain(request, moment, degradation), shard.applied_seq)
 
 
@@ -69,9 +75,11 @@ def _stored(
     moment: Moment,
 ) -> Assembled:
     block = shard.block(owner)
-    as_of = request.as_of_seq if request.as_of_time is None else reading.seq_at(block, request.as_of_time)
-    state = reading.memories(block, request.session, as_of, moment.expiry)
-    found = search(block, _question(request, vector is not None, state.seq, moment), vector, shard.table, shard.turns)
+    as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
+    state = reading.memories(shard, block, request.session, as_of, moment.expiry)
+    question = _question(request, vector is not None, state.seq, moment)
+    answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    found, reasons = answer.found, (*reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
     turns = state.turns if request.history is None else request.history
@@ -83,18 +91,23 @@ def _stored(
         hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
         partners=reading.partners(block, [*turns, *(one.turn for one in found)], state.seq, moment.expiry),
     )
-    return Assembled(inputs, state.seq, state.older)
+    return Assembled(inputs, state.seq, state.older, state.summary_expired)
 
 
 def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) -> Question:
     return Question(
-        query=request.query,
+        query=retrieved_by(request),
         mode="hybrid" if dense else "lexical",
         k=min(HITS_MAX, max(HITS_MIN, request.budget_tokens // TOKENS_A_HIT)),
         now=moment.expiry,
         as_of=seq,
         filters=Filters() if request.whole_user else Filters(session=request.session or ""),
     )
+
+
+def retrieved_by(request: ContextRequest) -> str:
+    """The part of the query that retrieval reads. What is shown to the model is the whole."""
+    return request.query[:QUERY_READ_CHARACTERS]
 
 
 def _plain(request: ContextRequest, moment: Moment, degradation: Degradation) -> ContextInputs:
@@ -114,11 +127,11 @@ def _plain(request: ContextRequest, moment: Moment, degradation: Degradation) ->
 
 
 def with_older(context: Context, older: Sequence[tuple[str, int]]) -> Context:
-    """Turns before the window are in the summary that is shown, or listed as left out."""
-    covered = context.summary
+    """Turns before the window are among those retrieved, in the summary that is shown, or listed as left out."""
+    covered, retrieved = context.summary, {one.seq for one in context.retrieved}
     lost = [
         Dropped("recent", turn_id, "beyond_window")
         for turn_id, seq in older
-        if covered is None or not covered.first_seq <= seq <= covered.last_seq
+        if seq not in retrieved and (covered is None or not covered.first_seq <= seq <= covered.last_seq)
     ]
     return msgspec.structs.replace(context, dropped=(*lost, *context.dropped)) if lost else context

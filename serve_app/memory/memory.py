@@ -11,11 +11,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
+from msgspec import Meta
 
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
 from serve_app.context.window import build_context
@@ -23,13 +23,14 @@ from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.errors import (
     InvalidReceipt,
     InvalidRequest,
-    MemstrataError,
     NotFound,
     Overloaded,
     ReceiptNotReached,
 )
 from serve_app.memory import reading
-from serve_app.memory.assembly import Moment, assemble, with_older
+from serve_app.memory.assembly import Moment, assemble, retrieved_by, with_older
+from serve_app.memory.encoding import Encoding, Vector
+from serve_app.memory.expansion import expand
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
@@ -37,9 +38,8 @@ from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
-from serve_app.retrieve.expand import keywords, rewritten
 from serve_app.retrieve.search import Question, search
-from serve_app.stores.block import Block
+from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.indexer import PENDING_MAX, Indexer
 from serve_app.write.operations import (
@@ -55,32 +55,26 @@ from serve_app.write.operations import (
 from serve_app.write.shard import Shard
 
 T = TypeVar("T")
-Vector = NDArray[np.float32]
+Seconds = Annotated[float, Meta(ge=0, le=3600)]
 
 POLL_S = 0.003
 """How often a read that waits for a receipt or for vectors looks again."""
 
-HISTORY_TURNS = 4
-"""Last turns of a session that an elliptic query may be resolved from."""
+THREADS_MAX = 256
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bounds and defaults of the service's own. Times in seconds."""
 
-    turns_resident: int = 200_000
-    threads: int = 4
+    turns_resident: Annotated[int, Meta(ge=1)] = 200_000
+    owner_turns_resident: Annotated[int, Meta(ge=1)] = TURNS_RESIDENT_MAX
+    threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 4
     tokenizer: str = "o200k_base"
-    receipt_wait_s: float = 2.0
-    index_wait_s: float = 30.0
-    vector_wait_s: float = 5.0
-    vector_share_of_deadline: float = 0.6
+    receipt_wait_s: Seconds = 2.0
+    index_wait_s: Seconds = 30.0
+    vector_wait_s: Seconds = 5.0
+    vector_share_of_deadline: Annotated[float, Meta(ge=0, le=1)] = 0.6
     summary: SummaryOptions = SummaryOptions()
-
-
-class QueryEncoder(Protocol):
-    """What reads need of the encoder service."""
-
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Any: ...
 
 
 class Memory:
@@ -89,7 +83,7 @@ class Memory:
         writers: Sequence[ShardWriter],
         indexer: Indexer,
         refresher: Refresher,
-        encoder: QueryEncoder,
+        encoder: Encoding,
         tokenizers: Mapping[str, Tokenizer],
         pool: Executor,
         options: MemoryOptions,
@@ -99,7 +93,7 @@ class Memory:
         self._writers = writers
         self._indexer = indexer
         self._refresher = refresher
-        self._encoder = encoder
+        self.encoder = encoder
         self._tokenizers = tokenizers
         self._pool = pool
         self._options = options
@@ -201,26 +195,26 @@ class Memory:
         """Expand, embed, search hot then warm, rank."""
         stages, started = Stages(), time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
-        block = await self._in_pool(shard.block, owner.key)
-        said = _said(request.history) or _last_turns(block, request.filters.session)
-        asked = rewritten(request.query, said)
+        now = self._effective(request.now)
+        asked = await self._in_pool(expand, shard, owner.key, request, now)
         stages.mark("expand")
-        wanted = request.mode != "lexical" and asked.strip() != ""
-        vector, reasons = await self._vector(asked, False, started, request.deadline_s) if wanted else (None, ())
+        wanted = request.mode != "lexical" and asked.query.strip() != ""
+        vector, reasons = await self._vector(asked.query, False, started, request.deadline_s) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
-            query=asked,
+            query=asked.query,
             mode="lexical" if request.mode == "hybrid" and vector is None and wanted else request.mode,
             k=request.k,
-            now=self._effective(request.now),
+            now=now,
             filters=request.filters,
             tiers=request.tiers,
         )
-        found = await self._in_pool(search, block, question, vector, shard.table, shard.turns)
+        unfolded = partial(reading.unfolded, shard)
+        answer = await self._in_pool(search, asked.block, question, vector, shard.table, shard.turns, unfolded)
         stages.mark("search")
         receipt = Receipt(shard.number, shard.applied_seq)
-        degradation = Degradation("full", reasons)
-        return SearchAnswer(found, asked, keywords(request.query), degradation, receipt, stages.finish())
+        degradation = Degradation("full", (*reasons, *answer.reasons))
+        return SearchAnswer(answer.found, asked.query, asked.keywords, degradation, receipt, stages.finish())
 
     async def _vector(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -228,16 +222,7 @@ class Memory:
         """The query's vector within its share of the deadline, or the reason why there is none."""
         share = self._options.vector_share_of_deadline
         limit = self._options.vector_wait_s if deadline_s is None else share * deadline_s
-        deadline = started + limit
-        try:
-            future = self._encoder.query(text, solo=solo, deadline=deadline)
-            if future.done():
-                return future.result(), ()
-            return await asyncio.wait_for(asyncio.wrap_future(future), max(0.0, deadline - time.monotonic())), ()
-        except TimeoutError:
-            return None, ("dense: deadline",)
-        except MemstrataError as error:
-            return None, (f"dense: {error.code}",)
+        return await self.encoder.query(text, solo, started + limit)
 
     # ---- context
 
@@ -249,11 +234,15 @@ class Memory:
         stages, started = Stages(), time.monotonic()
         now = self._clock() if request.now is None else request.now
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
+        if request.as_of.shard not in (None, shard.number):
+            raise InvalidReceipt("as_of: this receipt was not given out for this user")
         stages.mark("wait")
-        vector, reasons = await self._vector(request.query, True, started, request.deadline_s)
+        vector, reasons = await self._vector(retrieved_by(request), True, started, request.deadline_s)
         stages.mark("embed")
         moment = Moment(now, self._effective(now), self._versions)
         state = await self._in_pool(assemble, shard, owner.key, request, vector, reasons, moment)
+        if request.session is not None and state.summary_expired:
+            self._refresher.ask(shard, owner.key, request.session)
         stages.mark("retrieve")
         context = await self._in_pool(build_context, state.inputs, self._layout, tokenizer)
         stages.mark("pack")
@@ -293,18 +282,6 @@ class Memory:
 
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-
-def _last_turns(block: Block, session: str | None) -> list[str]:
-    """What was said last in the session."""
-    with block.lock:
-        index = None if session is None else block.sessions.get(session)
-        seqs = index.seqs[-HISTORY_TURNS:] if index else []
-        return [block.turns[seq].text for seq in seqs if seq in block.turns]
-
-
-def _said(history: Sequence[Turn]) -> list[str]:
-    return [turn.text for turn in history[-HISTORY_TURNS:]]
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:

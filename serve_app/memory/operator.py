@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from serve_app.errors import InvalidRequest, StorageTrouble
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.requests import ShardStats, Trouble
-from serve_app.ports import Embedder
+from serve_app.stores.log import Damage
 from serve_app.write.commit import ShardWriter
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer
@@ -33,7 +33,6 @@ class Operator:
         housekeeper: Housekeeper,
         indexer: Indexer,
         refresher: Refresher,
-        embedder: Embedder,
         pool: Executor,
         damages: Sequence[tuple[int, str]],
         warm: Future[Any],
@@ -42,7 +41,6 @@ class Operator:
         self._housekeeper = housekeeper
         self._indexer = indexer
         self._refresher = refresher
-        self._embedder = embedder
         self._pool = pool
         self._damages = damages
         self._warm = warm
@@ -59,6 +57,11 @@ class Operator:
     def troubles(self) -> list[Trouble]:
         """What is degraded at this moment; empty when nothing is."""
         found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]
+        found += [
+            Trouble("writer_fenced", "another service has taken this shard over; what is read here is stale", number)
+            for number, writer in enumerate(self._writers)
+            if not (writer.shard.log.writable or _holed(writer.shard.log.damage))
+        ]
         if not self._warm.done():
             found.append(Trouble("encoder", "loading; until then searches are lexical or wait"))
         elif (error := self._warm.exception()) is not None:
@@ -118,8 +121,9 @@ class Operator:
             self._housekeeper.fold_now(number)
         return {"shard": number, "folded_seq": self._writers[number].shard.folded_seq}
 
-    async def count_tokens(self, texts: Sequence[str]) -> int:
-        return await self._in_pool(lambda: sum(self._embedder.count(texts)))
-
     async def _in_pool(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+
+def _holed(damage: Damage | None) -> bool:
+    return damage is not None and damage.kind == "hole"

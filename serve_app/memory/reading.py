@@ -14,6 +14,7 @@ import msgspec
 
 from serve_app.context.exchanges import announced
 from serve_app.core import Fact, Summary, Turn
+from serve_app.records import TurnPut
 from serve_app.stores.block import Block, SessionIndex
 from serve_app.write.shard import Shard
 
@@ -47,6 +48,7 @@ class Memories(msgspec.Struct, frozen=True):
     summary: Summary | None
     changed_since: bool
     """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
+    summary_expired: bool
 
 
 def page(shard: Shard, owner: str, session: str, after_seq: int, limit: int, now: int) -> SessionPage:
@@ -72,6 +74,11 @@ def one_turn(shard: Shard, owner: str, session: str, turn_id: str, now: int) -> 
     return None if turn is None or turn.expired(now) else turn
 
 
+def unfolded(shard: Shard, owner: str) -> dict[int, Turn]:
+    """By seq: the owner's turns that the table does not hold yet, or not in their latest state."""
+    return {one.turn.seq: one.turn for one in shard.tail() if isinstance(one, TurnPut) and one.owner == owner}
+
+
 def facts(block: Block, as_of: int | None, now: int) -> tuple[Fact, ...]:
     """The facts that hold, by key."""
     with block.lock:
@@ -79,27 +86,38 @@ def facts(block: Block, as_of: int | None, now: int) -> tuple[Fact, ...]:
     return tuple(fact for fact in current if fact is not None and not fact.expired(now))
 
 
-def seq_at(block: Block, instant: int) -> int:
-    """The newest seq of this owner's turns that had arrived by `instant`."""
+def seq_at(shard: Shard, block: Block, instant: int) -> int:
+    """The seq of this owner's state at a time: all before the first turn, fact or summary that came after it."""
     with block.lock:
-        arrived = [turn.seq for turn in block.turns.values() if turn.arrived_at <= instant]
-    return arrived[-1] if arrived else 0
+        newest = block.applied_seq
+        seqs = sorted(seq for index in block.sessions.values() for seq in index.seqs)
+        later = [fact.seq for versions in block.facts.values() for fact in versions if fact.written_at > instant]
+        later += [one.seq for made in block.summaries.values() for one in made if one.created_at > instant]
+    arrived = bisect.bisect_right(seqs, instant, key=lambda seq: _arrived_at(shard, block, seq))
+    return min([newest, *(seq - 1 for seq in later + seqs[arrived : arrived + 1])])
 
 
-def memories(block: Block, session: str | None, as_of: int | None, now: int) -> Memories:
+def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
+    resident = block.turns.get(seq)
+    found = [resident] if resident else shard.turns(block.key, [seq])
+    return found[0].arrived_at if found else 0
+
+
+def memories(shard: Shard, block: Block, session: str | None, as_of: int | None, now: int) -> Memories:
     """What a context of this session is built from."""
     with block.lock:
         seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
         index = block.sessions.get(session) if session is not None else None
         seqs = index.seqs[: bisect.bisect_right(index.seqs, seq)] if index else []
-        newest = [block.turns[one] for one in seqs[-WINDOW_TURNS_MAX:] if one in block.turns]
-        turns = tuple(turn for turn in newest if not turn.expired(now))
-        older = _before_window(index, newest[0].seq) if index and newest else ()
+        window = seqs[-WINDOW_TURNS_MAX:]
+        resident = [block.turns[one] for one in window if one in block.turns]
+        older = _before_window(index, window[0]) if index and window else ()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
-    if summary is not None and summary.expires_at <= now:
-        summary = None
-    return Memories(seq, turns, older, facts(block, seq, now), summary, changed)
+    newest = resident if len(resident) == len(window) else shard.turns(block.key, window)
+    turns = tuple(turn for turn in newest if not turn.expired(now))
+    expired = summary is not None and summary.expires_at <= now
+    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired)
 
 
 def _before_window(index: SessionIndex, first: int) -> tuple[tuple[str, int], ...]:

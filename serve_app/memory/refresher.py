@@ -10,13 +10,16 @@ import bisect
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
 from serve_app.core import Summary, Turn
-from serve_app.errors import MemstrataError, StorageTrouble
+from serve_app.errors import InvalidRequest, Overloaded, StorageTrouble
 from serve_app.ports import Tokenizer
 from serve_app.records import Record, TurnPut
 from serve_app.stores.block import Block
@@ -26,18 +29,24 @@ from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
 
+RESTS_PER_WORK = 9
+"""Time that the thread rests for the time it worked: under a steady stream of turns it takes a tenth of a core."""
+
 QUEUE_MAX = 10_000
 """Sessions that may wait; beyond it a session waits for its next turn to be noticed again."""
+
+
+Positive = Annotated[int, Meta(ge=1)]
 
 
 class SummaryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When summaries are made anew, how long they may be and how long they hold."""
 
-    every_turns: int = 5
-    target_tokens: int = 600
-    turns_max: int = 2_000
-    ttl_s: int = 4 * 3600
-    settle_s: float = 0.5
+    every_turns: Positive = 5
+    target_tokens: Positive = 600
+    turns_max: Positive = 2_000
+    ttl_s: Positive = 4 * 3600
+    settle_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
 
 
 class Refresher:
@@ -60,9 +69,13 @@ class Refresher:
     def committed(self, shard: Shard, records: Sequence[Record]) -> None:
         """The writer calls this with each batch that became durable."""
         for owner, session in {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}:
-            with self._wake:
-                if len(self._due) < QUEUE_MAX:
-                    self._due[shard.number, owner, session] = None
+            self.ask(shard, owner, session)
+
+    def ask(self, shard: Shard, owner: str, session: str) -> None:
+        """See soon whether this session's summary is due."""
+        with self._wake:
+            if len(self._due) < QUEUE_MAX:
+                self._due[shard.number, owner, session] = None
 
     def close(self) -> None:
         with self._wake:
@@ -79,7 +92,10 @@ class Refresher:
         return self._thread.is_alive()
 
     def refresh(self, shard: Shard, owner: str, session: str, least_turns: int = 1) -> Summary | None:
-        """Make and store a summary now; None where there is too little new, or it was overtaken."""
+        """Make and store a summary now; None where there is too little new, or it was overtaken.
+
+        Raises StorageTrouble, Overloaded.
+        """
         source = self._source(shard.block(owner), session, least_turns)
         if source is None:
             return None
@@ -87,37 +103,46 @@ class Refresher:
         operation = PutSummary(owner, self._summary(session, turns), read_at)
         try:
             stored, _ = self._writers[shard.number].submit(operation).result()
-        except MemstrataError:
+        except InvalidRequest:  # overtaken
             self.discarded += 1
             return None
         self.made += 1
         return stored if isinstance(stored, Summary) else None
 
     def _run(self) -> None:
-        while not self._closed:
+        pause = self._options.settle_s
+        while self._waited(pause):
             with self._wake:
-                self._wake.wait_for(lambda: self._closed, self._options.settle_s)
                 due, self._due = list(self._due), {}
+            started = time.monotonic()
             for number, owner, session in due:
-                if self._closed:
-                    return
-                self._refresh_if_due(self._writers[number].shard, owner, session)
+                if not self._closed:
+                    self._refresh_if_due(self._writers[number].shard, owner, session)
+            pause = max(self._options.settle_s, (time.monotonic() - started) * RESTS_PER_WORK)
+
+    def _waited(self, seconds: float) -> bool:
+        """False once the refresher is to end."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._closed, seconds)
+        return not self._closed
 
     def _refresh_if_due(self, shard: Shard, owner: str, session: str) -> None:
         try:
             self.refresh(shard, owner, session, self._options.every_turns)
-        except StorageTrouble as error:
+        except (StorageTrouble, Overloaded) as error:
             self.discarded += 1
             _log.warning("a summary is late, its session's next turn will ask again: %s", error)
 
     def _source(self, block: Block, session: str, least_turns: int) -> tuple[list[Turn], int] | None:
-        """The session's newest turns that have not expired, if enough of them are new, and the seq of this state."""
+        """The session's newest living turns and the seq of this state, if enough are new or the summary has expired."""
         now = self._clock()
         with block.lock:
             index = block.sessions.get(session)
             if index is None:
                 return None
-            if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns:
+            latest = block.summary_at(session, None)
+            expired = latest is not None and latest.expires_at <= now
+            if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns and not expired:
                 return None
             seqs = index.seqs[-self._options.turns_max :]
             turns = [block.turns[seq] for seq in seqs if seq in block.turns]
@@ -139,6 +164,7 @@ class Refresher:
             seq=0,
             created_at=now,
             expires_at=now + self._options.ttl_s * 1_000_000,
+            ranks=extract.ranks,
         )
 
 

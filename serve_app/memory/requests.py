@@ -43,8 +43,16 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     timings_ms: dict[str, float]
 
 
+class AsOf(msgspec.Struct, frozen=True):
+    """A state of the past, by its seq (with the shard where a receipt names it) or by a time in microseconds."""
+
+    seq: int | None = None
+    shard: int | None = None
+    time: int | None = None
+
+
 class ContextRequest(msgspec.Struct, frozen=True):
-    """`session` and `history` exclude each other. `as_of` is a seq, or a time in microseconds."""
+    """`session` and `history` exclude each other."""
 
     query: str
     budget_tokens: int
@@ -56,8 +64,7 @@ class ContextRequest(msgspec.Struct, frozen=True):
     format: Format = "openai"
     tokenizer: str | None = None
     now: int | None = None
-    as_of_seq: int | None = None
-    as_of_time: int | None = None
+    as_of: AsOf = AsOf()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
 

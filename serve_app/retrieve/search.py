@@ -6,7 +6,7 @@ event loop. What is asked stands in a frozen `Question`; its vector was computed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Mode, Tier, Turn
+from serve_app.errors import StorageTrouble
 from serve_app.retrieve.expand import named_date
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import ARMS, Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
@@ -29,10 +30,11 @@ DENSE_DEPTH = 1_024
 WARM_CANDIDATES = 100
 """Turns that each arm of the tables contributes."""
 
-HOT_ANSWERS = 0.45
-"""A best inner product below this means that hot has nothing close, and warm is asked too."""
+UNKNOWN = float("nan")
+"""The inner product of a turn whose vector is not at hand."""
 
-NO_SPEAKER = -1
+HOT_ANSWERS = 0.45
+"""Where fewer turns than are wanted reach this inner product, hot has too little that is close: warm is asked too."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -57,12 +59,23 @@ class Found(msgspec.Struct, frozen=True):
     tier: Tier
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """Results, best first, and why they may not be all: a stage that did not answer is named."""
+
+    found: list[Found]
+    reasons: tuple[str, ...] = ()
+
+
 class WarmTable(Protocol):
-    """What search asks of the tables."""
+    """What search asks of the tables. Both may raise StorageTrouble."""
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]: ...
 
     def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]: ...
+
+
+def _all_folded(owner: str) -> Mapping[int, Turn]:
+    return {}
 
 
 def search(
@@ -71,15 +84,22 @@ def search(
     vector: NDArray[np.float32] | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
-) -> list[Found]:
-    """The best turns, best first. `older(owner, seqs)` reads turns whose content is not resident."""
+    unfolded: Callable[[str], Mapping[int, Turn]] = _all_folded,
+) -> Answer:
+    """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
+
+    `unfolded(owner)` gives, by seq, those that the table does not hold yet, or not in their latest state.
+    """
     if "hot" not in question.tiers and "warm" not in question.tiers:
-        return []
+        return Answer([])
     hot = _hot(block, question, vector)
     if _hot_answers(block, question, hot):
-        return hot.found[: question.k]
-    warm = _warm_turns(block, question, vector, table, older)
-    return _merged(hot, warm, question, vector)
+        return Answer(hot.found[: question.k])
+    try:
+        warm = _warm_turns(block, question, vector, table, older, unfolded)
+    except StorageTrouble as error:  # what memory holds is given all the same
+        return Answer(hot.found[: question.k], (f"warm: {error.code}",))
+    return Answer(_merged(hot, warm, question, vector))
 
 
 class _Hot(NamedTuple):
@@ -99,7 +119,7 @@ def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -
         dense = None if vector is None else block.dense(vector, n, question.as_of, DENSE_DEPTH)
         ranking = rank(_evidence(block, question.query, n, eligible, dense), question.mode, k, question.weights)
         turns = [block.turns[block.columns.seqs[ordinal]] for ordinal in ranking.ordinals.tolist()]
-    inner = [float("nan")] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
+    inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
     return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner)
 
 
@@ -130,7 +150,7 @@ def _newest(block: Block, eligible: NDArray[np.bool_], k: int) -> _Hot:
     """Without a query the newest matches come first."""
     newest = np.flatnonzero(eligible)[::-1][:k]
     found = [Found(block.turns[block.columns.seqs[ordinal]], 0.0, {}, "hot") for ordinal in newest.tolist()]
-    return _Hot(found, [float("nan")] * len(found))
+    return _Hot(found, [UNKNOWN] * len(found))
 
 
 def _evidence(
@@ -161,12 +181,19 @@ def _found(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> li
 
 
 def _hot_answers(block: Block, question: Question, hot: _Hot) -> bool:
-    """Whether the block holds all there is, or enough that is close."""
+    """Whether the block holds all there is, or enough that is close and every word that is looked for."""
     if "warm" not in question.tiers or len(block.turns) == block.total_turns:
         return True
     if question.filters.narrow or not question.query.strip():
         return False
-    return len(hot.found) >= question.k and any(inner >= HOT_ANSWERS for inner in hot.inner)
+    close = sum(inner >= HOT_ANSWERS for inner in hot.inner)
+    return close >= question.k and not _lacks_a_term(block, question.query)
+
+
+def _lacks_a_term(block: Block, query: str) -> bool:
+    """A word that stands in no resident turn may stand in one that has left."""
+    with block.lock:
+        return any(not block.columns.lexical.coverage([term]).any() for term in query_terms(query))
 
 
 def _warm_turns(
@@ -175,16 +202,17 @@ def _warm_turns(
     vector: NDArray[np.float32] | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
+    unfolded: Callable[[str], Mapping[int, Turn]],
 ) -> list[tuple[Turn, float]]:
     """Turns that are not resident, with their inner product (NaN where it is not known)."""
     if question.filters.narrow or not question.query.strip():
-        pairs = [(turn, float("nan")) for turn in older(block.key, _not_resident(block, question.filters.session))]
-    else:
-        near = [] if vector is None else table.nearest(block.key, vector, WARM_CANDIDATES)
-        known = {turn.seq for turn, _ in near}
-        match = table.matching(block.key, query_terms(question.query), WARM_CANDIDATES)
-        pairs = near + [(turn, float("nan")) for turn, _ in match if turn.seq not in known]
-    return [(turn, score) for turn, score in pairs if _admitted(block, question, turn)]
+        turns = older(block.key, _not_resident(block, question.filters.session))
+        return [(turn, UNKNOWN) for turn in turns if _admitted(block, question, turn)]
+    latest = {seq: (turn, UNKNOWN) for seq, turn in unfolded(block.key).items()}
+    match = table.matching(block.key, query_terms(question.query), WARM_CANDIDATES)
+    near = [] if vector is None else table.nearest(block.key, vector, WARM_CANDIDATES)
+    found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
+    return [pair for pair in (found | latest).values() if _admitted(block, question, pair[0])]
 
 
 def _not_resident(block: Block, session: str | None) -> list[int]:

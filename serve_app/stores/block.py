@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import threading
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -37,8 +38,11 @@ from serve_app.stores.rows import StoredOwner
 TURNS_RESIDENT_MAX = 4096
 """Newest turns of one owner whose content and vectors stay in memory; older ones are read from the tables."""
 
-RESIDENT_SLACK = 512
-"""Turns over the bound before the block is rebuilt, so that the rebuild is paid once in so many appends."""
+RESIDENT_SLACK = 8
+"""A block is rebuilt when it is over its bound by one part in so many: the rebuild is paid once in so many appends."""
+
+INDEXED_A_RESIDENT = 16
+"""Turns whose id and seq alone are held take about as much memory as one whose content is, too."""
 
 FACT_VERSIONS_MAX = 16
 """Values of one fact that are kept for `as_of`; older ones are forgotten."""
@@ -49,31 +53,39 @@ SUMMARY_VERSIONS_MAX = 8
 
 @dataclass(slots=True)
 class SessionIndex:
-    """Ids and seqs of one session's turns, oldest first, resident or not."""
+    """Ids, seqs and times of one session's turns, oldest first, resident or not."""
 
     ids: dict[str, int] = field(default_factory=dict)
     seqs: list[int] = field(default_factory=list)
-    last_at: int = 0
+    times: array[int] = field(default_factory=lambda: array("q"))
     summarised_seq: int = 0
+
+    @property
+    def last_at(self) -> int:
+        return self.times[-1]
 
     def add(self, turn_id: str, seq: int, at: int) -> None:
         self.ids[turn_id] = seq
         self.seqs.append(seq)
-        self.last_at = at
+        self.times.append(at)
 
     def discard(self, turn_id: str) -> None:
-        seq = self.ids.pop(turn_id)
-        del self.seqs[bisect.bisect_left(self.seqs, seq)]
+        place = bisect.bisect_left(self.seqs, self.ids.pop(turn_id))
+        del self.seqs[place]
+        del self.times[place]
 
 
 class Block:
     """See the module. `key` is the owner's key; `hot` the index that holds the vectors of all owners."""
 
-    def __init__(self, key: str, version: EmbeddingVersion, hot: HotIndex) -> None:
+    def __init__(
+        self, key: str, version: EmbeddingVersion, hot: HotIndex, resident_max: int = TURNS_RESIDENT_MAX
+    ) -> None:
         self.key = key
         self.lock = threading.RLock()
         self.applied_seq = 0
         self.changed_seq = 0  # seq of the latest edit or erasure: contexts as of an earlier seq may differ
+        self.total_turns = 0  # resident or not
         self.sessions: dict[str, SessionIndex] = {}
         self.turns: dict[int, Turn] = {}
         self.facts: dict[str, list[Fact]] = {}
@@ -82,23 +94,22 @@ class Block:
         self.expiring: dict[int, int] = {}  # turn seq -> when it expires, for resident turns that do
         self._version = version
         self._hot = hot
+        self._resident_max = resident_max
+        self._left = False
         self._hot.drop(key)
         self.columns = Columns()
 
     # ---- reading
 
     @property
-    def total_turns(self) -> int:
-        return sum(len(session.seqs) for session in self.sessions.values())
+    def weight(self) -> int:
+        """About how much memory this takes, in resident turns; an empty block counts as one."""
+        return 1 + len(self.turns) + self.total_turns // INDEXED_A_RESIDENT
 
     def find(self, session: str, turn_id: str) -> int | None:
         """The seq of a turn, or None."""
         index = self.sessions.get(session)
         return None if index is None else index.ids.get(turn_id)
-
-    def unindexed(self) -> list[Turn]:
-        """Resident turns whose vectors are still to come."""
-        return [turn for turn in self.turns.values() if turn.seq not in self.vectors]
 
     def dense(self, query: NDArray[np.float32], limit: int, as_of: int | None, depth: int) -> NDArray[np.float32]:
         """The dense score of each ordinal below `limit`, shape (limit,), NaN where a turn has no vector (yet)."""
@@ -107,8 +118,8 @@ class Block:
         for row, score in zip(rows.tolist(), found.tolist(), strict=True):
             seq = row // ROWS_PER_TURN_MAX
             ordinal = self.columns.ordinal(seq)
-            if ordinal >= limit or seq not in self.turns:
-                continue
+            if ordinal >= limit or seq not in self.vectors:
+                continue  # a later block of this owner has it, and this one has left
             if as_of is not None and self.vectors[seq][0] > as_of:
                 continue
             if not scores[ordinal] >= score:  # NaN or a worse chunk
@@ -128,7 +139,7 @@ class Block:
     def restore(self, stored: StoredOwner, folded_seq: int) -> None:
         """Take over what the tables hold up to `folded_seq`."""
         for row in stored.index:
-            self.sessions.setdefault(row.session, SessionIndex()).add(row.id, row.seq, row.created_at)
+            self._add_to_session(row.session, row.id, row.seq, row.created_at)
         for turn in stored.turns:
             self._make_resident(turn)
         for vectors in stored.vectors:
@@ -142,7 +153,7 @@ class Block:
 
     def apply(self, record: Record) -> None:
         """Take one record; one that was taken before changes nothing."""
-        if record.seq <= self.applied_seq:
+        if record.seq <= self.applied_seq or self._left:
             return
         match record:
             case TurnPut(turn=turn):
@@ -170,7 +181,7 @@ class Block:
 
     def _put_turn(self, turn: Turn) -> None:
         if turn.rev == turn.seq:
-            self.sessions.setdefault(turn.session, SessionIndex()).add(turn.id, turn.seq, turn.created_at)
+            self._add_to_session(turn.session, turn.id, turn.seq, turn.created_at)
             self._make_resident(turn)
             return
         self._drop_summaries(turn.session)
@@ -180,13 +191,17 @@ class Block:
             self.turns[turn.seq] = turn
             self._rebuild()
 
+    def _add_to_session(self, session: str, turn_id: str, seq: int, at: int) -> None:
+        self.sessions.setdefault(session, SessionIndex()).add(turn_id, seq, at)
+        self.total_turns += 1
+
     def _make_resident(self, turn: Turn) -> None:
         self.turns[turn.seq] = turn
         if turn.expires_at is not None:
             self.expiring[turn.seq] = turn.expires_at
         self._index(turn)
-        if len(self.turns) > TURNS_RESIDENT_MAX + RESIDENT_SLACK:
-            for seq in list(self.turns)[:-TURNS_RESIDENT_MAX]:
+        if len(self.turns) > self._resident_max + self._resident_max // RESIDENT_SLACK:
+            for seq in list(self.turns)[: -self._resident_max]:
                 del self.turns[seq]
                 self.expiring.pop(seq, None)
                 self._remove_vectors(seq)
@@ -238,24 +253,34 @@ class Block:
 
     # ---- forgetting
 
+    def leave(self) -> None:
+        """Give the vectors up: this block is no longer the owner's. Those who still read it find words only."""
+        self._left = True
+        self.vectors = {}
+        self._hot.drop(self.key)
+
     def _forget_turn(self, record: TurnGone) -> None:
+        self.changed_seq = record.seq
         session = self.sessions.get(record.session)
         if session is None or session.ids.get(record.turn_id) != record.turn_seq:
             return
         session.discard(record.turn_id)
+        self.total_turns -= 1
         self._forget_content([record.turn_seq])
         self._drop_summaries(record.session)
         if not session.seqs:
             del self.sessions[record.session]
-        self.changed_seq = record.seq
 
     def _forget_session(self, session: str, seq: int) -> None:
         gone = self.sessions.pop(session, None)
         self.summaries.pop(session, None)
-        self._forget_content(gone.seqs if gone else ())
+        if gone is not None:
+            self.total_turns -= len(gone.seqs)
+            self._forget_content(gone.seqs)
         self.changed_seq = seq
 
     def _forget_all(self, seq: int) -> None:
+        self.total_turns = 0
         self.sessions, self.turns, self.expiring = {}, {}, {}
         self.facts, self.summaries, self.vectors = {}, {}, {}
         self.columns = Columns()

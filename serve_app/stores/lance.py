@@ -1,9 +1,10 @@
 """The warm tables: one LanceDB table a shard, holding what the log's folded part says.
 
 A row is a turn, a further chunk of a long turn, a version of a fact, a summary, the mark of an
-owner's last edit or erasure, the state of a user's erasure, or the one watermark. Its key `row` is
-`seq * ROWS_PER_TURN_MAX + part`; its `rev` is the seq of the record that last wrote it, and a merge
-never replaces a newer `rev`. The watermark is written in the same commit as the rows it stands for.
+owner's last edit or erasure, the state of a user's erasure, the one watermark, or the one mark of the
+last purge. Its key `row` is `seq * ROWS_PER_TURN_MAX + part`; its `rev` is the seq of the record that
+last wrote it, and a merge never replaces a newer `rev`. The watermark is written in the same commit as
+the rows it stands for.
 Filters are expressions, never strings.
 """
 
@@ -27,12 +28,14 @@ from numpy.typing import NDArray
 from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
 from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
-from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors
-from serve_app.stores.where import Where, every, of_kind, owned
+from serve_app.stores.durable import SyncedFolder, local_folder
+from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors, pseudonym
+from serve_app.stores.where import Where, every, of_either, of_kind, owned
 
 T = TypeVar("T")
 
-WATERMARK_ROW = -1
+WATERMARK_ROW, PURGED_ROW = -1, -2
+INDEXED = frozenset({"owner", "row", "seq", "terms"})
 NEWER = "target.rev < source.rev OR (target.rev = source.rev AND target.vector_seq < source.vector_seq)"
 """When a merge replaces a row: the source says something newer, or the same with its vector."""
 LOAD_ROWS_MAX = 10_000_000
@@ -42,6 +45,8 @@ KEYS_A_SCAN = 1_000
 COMPACT_FRAGMENTS = 24
 """Small fragments that the writer lets gather before it compacts."""
 VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
+READ_ATTEMPTS = 4
+"""A read is run again when a purge takes its files away; purges are seconds apart, so this many are never needed."""
 
 
 @contextmanager
@@ -60,13 +65,16 @@ class RecordTable:
     def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
         self._version = version
         self._vector = f"v_{version.name}"
-        self._purges = 0
+        self._purge_steps = 0  # odd while a purge is at work
+        folder = local_folder(uri)
+        self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
         with _translated():
             database = lancedb.connect(uri, storage_options=dict(options) or None)
             if name in database.table_names(limit=100_000):
                 self._table = database.open_table(name)
             else:
                 self._table = database.create_table(name, schema=self._schema())
+            if not {column for index in self._table.list_indices() for column in index.columns} >= INDEXED:
                 self._build_indexes()
 
     def _schema(self) -> pa.Schema:
@@ -80,7 +88,7 @@ class RecordTable:
         )
 
     def _build_indexes(self) -> None:
-        for name in ("owner", "row", "seq"):
+        for name in sorted(INDEXED - {"terms"}):
             self._table.create_index(name, config=index_kinds.BTree())
         self._build_text_index()
 
@@ -99,15 +107,23 @@ class RecordTable:
 
     # ---- writing
 
+    def sync(self) -> None:
+        """Make all that was written so far outlast a power cut. On an object store it does already."""
+        if self._synced is not None:
+            with _translated():
+                self._synced.sync()
+
     def merge(self, rows: Sequence[Row], folded_seq: int) -> None:
         """Insert or update `rows` and set the watermark, in one commit."""
-        mark = Row(row=WATERMARK_ROW, rev=folded_seq, kind="watermark", owner="", seq=folded_seq)
+        self._merge([*rows, Row(row=WATERMARK_ROW, rev=folded_seq, kind="watermark", owner="", seq=folded_seq)])
+
+    def _merge(self, rows: Sequence[Row]) -> None:
         with _translated():
             (
                 self._table.merge_insert("row")
                 .when_matched_update_all(where=NEWER)
                 .when_not_matched_insert_all()
-                .execute(self._arrow([*rows, mark]), on_bad_vectors="null")
+                .execute(self._arrow(rows), on_bad_vectors="null")
             )
 
     def _arrow(self, rows: Sequence[Row]) -> pa.Table:
@@ -130,19 +146,35 @@ class RecordTable:
             return int(self._table.delete(where).num_deleted_rows)  # type: ignore[attr-defined]
 
     def compact(self) -> None:
-        """Merge small fragments and index what is new, once enough has gathered."""
+        """Merge small fragments and index what is new, once enough has gathered; then drop old versions."""
         with _translated():
             if self.fragments() >= COMPACT_FRAGMENTS:
+                self._table.optimize()
+                self.sync()
                 self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
 
-    def purge(self) -> None:
-        """Rewrite what holds deleted rows, rebuild the text index, and drop every older version."""
-        with _translated():
-            self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
-            self._build_indexes()
-            with warnings.catch_warnings(action="ignore"):  # it warns of concurrent readers: see `_read`
-                self._table.optimize(cleanup_older_than=datetime.timedelta(0))
-            self._purges += 1
+    def purge(self, folded_seq: int) -> None:
+        """Rewrite what holds deleted rows, rebuild the indexes, drop every older version and what no version names.
+
+        Then note that what was erased up to `folded_seq` is gone from the files.
+        """
+        self._purge_steps += 1
+        try:
+            with _translated(), warnings.catch_warnings(action="ignore"):  # of concurrent readers: see `_read`
+                self._table.optimize()
+                self._build_indexes()
+                self.sync()  # before the old files go: the new ones must outlast a power cut
+                self._table.optimize(cleanup_older_than=datetime.timedelta(0), delete_unverified=True)
+        finally:
+            self._purge_steps += 1
+        self._merge([Row(row=PURGED_ROW, rev=folded_seq, kind="purged", owner="", seq=folded_seq)])
+        self.sync()
+
+    def purge_due(self) -> bool:
+        """Whether something was edited or erased that the files may still hold."""
+        found = self._scan(col("kind").isin(["mark", "purged"]), ["kind", "seq"]).to_pylist()
+        purged = max((row["seq"] for row in found if row["kind"] == "purged"), default=0)
+        return any(row["seq"] > purged for row in found if row["kind"] == "mark")
 
     # ---- reading
 
@@ -158,7 +190,8 @@ class RecordTable:
 
     def load(self, owner: str, resident: int) -> StoredOwner:
         """All of one owner; the bodies and vectors of the newest `resident` turns only."""
-        light = self._scan(owned(owner), ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
+        mine = of_either(owner, pseudonym(owner))
+        light = self._scan(mine, ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
         lines = light.to_pylist()
         if not lines:
             return StoredOwner()
@@ -225,7 +258,8 @@ class RecordTable:
         best: dict[int, float] = {}
         for row in found:
             best[row["seq"]] = max(best.get(row["seq"], -2.0), 1.0 - row["_distance"])
-        return [(turn, best[turn.seq]) for turn in self.turns(owner, list(best))]
+        turns = sorted(self.turns(owner, list(best)), key=lambda turn: best[turn.seq], reverse=True)
+        return [(turn, best[turn.seq]) for turn in turns]
 
     def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]:
         """The owner's turns that hold any of the terms, by the table's BM25."""
@@ -244,10 +278,11 @@ class RecordTable:
         scores = {row["seq"]: row["_score"] for row in found}
         return [(turn, scores[turn.seq]) for turn in self.turns(owner, list(scores))]
 
-    def without_vectors(self) -> list[tuple[str, int, int]]:
-        """(owner, seq, rev) of turns whose vectors are still to come."""
-        found = self._scan(every(of_kind("turn"), col("vector_rev") < col("rev")), ["owner", "seq", "rev"])
-        return [(row["owner"], row["seq"], row["rev"]) for row in found.to_pylist()]
+    def without_vectors(self) -> list[tuple[str, str, int, int]]:
+        """(owner, session, seq, rev) of turns whose vectors are still to come."""
+        columns = ["owner", "session", "seq", "rev"]
+        found = self._scan(every(of_kind("turn"), col("vector_rev") < col("rev")), columns).to_pylist()
+        return [(row["owner"], row["session"], row["seq"], row["rev"]) for row in found]
 
     def erasures(self) -> list[Erasure]:
         bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()
@@ -267,14 +302,15 @@ class RecordTable:
         )
 
     def _read(self, query: Callable[[], T]) -> T:
-        """Run a query; one whose files a purge took away under its hands is run once more on the new ones."""
-        purges = self._purges
-        try:
-            with _translated():
-                return query()
-        except StoreUnavailable:
-            if purges == self._purges:
-                raise
+        """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""
+        for _ in range(READ_ATTEMPTS - 1):
+            steps = self._purge_steps
+            try:
+                with _translated():
+                    return query()
+            except StoreUnavailable:
+                if steps == self._purge_steps and steps % 2 == 0:
+                    raise
         with _translated():
             return query()
 

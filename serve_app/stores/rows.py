@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
@@ -42,6 +43,11 @@ def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
         terms=" ".join(terms),
         body=msgspec.msgpack.encode(turn),
     )
+
+
+def pseudonym(owner: str) -> str:
+    """Stands for an erased owner in the mark of the erasure, so that no file holds the name; it is no owner's key."""
+    return hashlib.blake2b(owner.encode(), digest_size=16).hexdigest()
 
 
 class StoredTurn(msgspec.Struct, frozen=True):

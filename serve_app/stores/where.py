@@ -11,6 +11,10 @@ def owned(owner: str) -> Where:
     return col("owner") == lit(owner)
 
 
+def of_either(owner: str, other: str) -> Where:
+    return col("owner").isin([owner, other])
+
+
 def before(seq: int) -> Where:
     return col("seq") < lit(seq)
 

@@ -15,20 +15,26 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
+import msgspec
+
 from serve_app.core import Receipt, Turn
 from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
-from serve_app.records import Record, decode_record, encode_record
+from serve_app.records import Record, TurnPut, decode_record, encode_record
 from serve_app.stores.log import Entry
 from serve_app.write.shard import Shard
 
-QUEUE_WEIGHT_MAX = 20_000
-"""Turns (or other records) that may wait for the writer of a shard; beyond it callers are sent away."""
 
-BATCH_WEIGHT_MAX = 2_000
-"""Turns (or other records) in one group commit."""
+class WriterBounds(msgspec.Struct, frozen=True):
+    """How much may wait. A turn or other record weighs 1, a large turn more."""
 
-TAIL_RECORDS_MAX = 200_000
-"""Records that may wait for a fold; beyond it (the tables refuse) callers are sent away."""
+    queue_weight: int = 20_000
+    """For the writer of a shard; beyond it callers are sent away."""
+
+    batch_weight: int = 2_000
+    """In one group commit."""
+
+    tail_records: int = 200_000
+    """For a fold; beyond it (the tables refuse) callers are sent away."""
 
 
 class Draft:
@@ -38,6 +44,7 @@ class Draft:
         self.shard = shard
         self.now = now
         self.records: list[Record] = []
+        self.entries: list[Entry] = []
         self.new_turns: dict[tuple[str, str, str], Turn] = {}
         self._next_seq = shard.log.next_seq
 
@@ -48,9 +55,18 @@ class Draft:
         return seq
 
     def add(self, record: Record) -> None:
-        self.records.append(record)
-        if self.records[-1].seq != self._next_seq - 1:
+        """Raises what the codec raises for a value that cannot be stored."""
+        if record.seq != self._next_seq - 1:
             raise AssertionError("a record must carry the seq that was drawn for it")
+        self.entries.append(Entry(record.seq, encode_record(record)))
+        self.records.append(record)
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` records only. Seqs that were drawn stay used."""
+        for record in self.records[length:]:
+            if isinstance(record, TurnPut):
+                self.new_turns.pop((record.owner, record.turn.session, record.turn.id), None)
+        del self.records[length:], self.entries[length:]
 
 
 class Operation:
@@ -62,7 +78,7 @@ class Operation:
     """Whether it must see its owner as the batch leaves it, so that it never shares a batch with its owner's others."""
 
     def prepare(self, draft: Draft) -> Any:
-        """Add records to the draft (all or none) and give the result of the operation."""
+        """Add records to the draft and give the result of the operation; if it raises, what it added is cut off."""
         raise NotImplementedError
 
 
@@ -73,9 +89,14 @@ class ShardWriter:
     """Owns the shard's queue and thread. `submit` may be called from any thread."""
 
     def __init__(
-        self, shard: Shard, clock: Callable[[], int], committed: Callable[[Shard, list[Record]], None]
+        self,
+        shard: Shard,
+        clock: Callable[[], int],
+        committed: Callable[[Shard, list[Record]], None],
+        bounds: WriterBounds | None = None,
     ) -> None:
         self.shard = shard
+        self._bounds = bounds or WriterBounds()
         self._clock = clock
         self._committed = committed
         self._queue: deque[tuple[Operation, Future[Outcome]]] = deque()
@@ -91,9 +112,9 @@ class ShardWriter:
         with self._wake:
             if self._closed:
                 raise StoreUnavailable("the writer of this shard has stopped")
-            if self._weight and self._weight + operation.weight > QUEUE_WEIGHT_MAX:
+            if self._weight and self._weight + operation.weight > self._bounds.queue_weight:
                 raise Overloaded("the write queue of this shard is full")
-            if self.shard.tail_length() > TAIL_RECORDS_MAX:
+            if self.shard.tail_length() > self._bounds.tail_records:
                 raise Overloaded("the tables do not take what is written; the log is at its bound")
             self._queue.append((operation, future))
             self._weight += operation.weight
@@ -116,11 +137,12 @@ class ShardWriter:
         self._thread.join()
 
     def _run(self) -> None:
+        batch: list[tuple[Operation, Future[Outcome]]] = []
         try:
             while batch := self._next_batch():
-                self._commit(batch)
+                self._commit([(operation, future) for operation, future in batch if _begun(future)])
         finally:
-            self._fail_waiting()
+            self._stop([future for _, future in batch])
 
     def _next_batch(self) -> list[tuple[Operation, Future[Outcome]]]:
         """All that waits, up to the bound, and up to an operation that must see its owner's others committed."""
@@ -130,7 +152,7 @@ class ShardWriter:
             shared: set[str] = set()
             exclusive: set[str] = set()
             weight = 0
-            while self._queue and weight < BATCH_WEIGHT_MAX:
+            while self._queue and weight < self._bounds.batch_weight:
                 operation = self._queue[0][0]
                 if operation.owner in exclusive or (operation.exclusive and operation.owner in shared):
                     break
@@ -152,7 +174,7 @@ class ShardWriter:
         prepared = [(result[0], future) for result, future in tried if result is not None]
         try:
             if draft.records:
-                self.shard.log.append([Entry(record.seq, encode_record(record)) for record in draft.records])
+                self.shard.log.append(draft.entries)
         except MemstrataError as error:
             _fail([future for _, future in prepared], error)
             return
@@ -171,17 +193,27 @@ class ShardWriter:
 
     def _prepare(self, operation: Operation, future: Future[Outcome], draft: Draft) -> tuple[Any] | None:
         """The result of the operation in a tuple, or None where it was refused."""
+        length = len(draft.records)
         try:
             return (operation.prepare(draft),)
         except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it; the writer goes on with the others
+            draft.cut(length)
             future.set_exception(error)
             return None
 
-    def _fail_waiting(self) -> None:
+    def _stop(self, begun: Iterable[Future[Outcome]]) -> None:
+        """Nobody waits for ever, not even for a batch that met a defect: of that one nobody knows what is stored."""
         with self._wake:
             self._closed = True
             waiting, self._queue = self._queue, deque()
-        _fail([future for _, future in waiting], StoreUnavailable("the writer of this shard has stopped"))
+        unanswered = [future for future in begun if not future.done()]
+        unanswered += [future for _, future in waiting if _begun(future)]
+        _fail(unanswered, StoreUnavailable("the writer of this shard has stopped"))
+
+
+def _begun(future: Future[Outcome]) -> bool:
+    """False where the caller has gone meanwhile; from here on it can no longer cancel."""
+    return future.set_running_or_notify_cancel()
 
 
 def _fail(futures: Iterable[Future[Outcome]], error: MemstrataError) -> None:

@@ -30,7 +30,7 @@ from serve_app.records import (
 from serve_app.stores import where
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import turn_text
-from serve_app.stores.rows import Row, turn_row
+from serve_app.stores.rows import Row, pseudonym, turn_row
 from serve_app.stores.terms import index_terms
 from serve_app.stores.where import Where, every
 from serve_app.write.shard import Shard
@@ -41,12 +41,15 @@ FOLD_RECORDS_MAX = 4_000
 DELETIONS_A_COMMIT = 50
 """Conditions that one delete of the table joins, which bounds the depth of its expression."""
 
+MARK_PART = 1
+"""Where the mark of a change lies beside the row of the same record: an erasure has both."""
 
-def fold(shard: Shard) -> int:
+
+def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
     """Bring the shard's table up to the newest durable record; gives that seq."""
     tail = shard.tail()
-    for start in range(0, len(tail), FOLD_RECORDS_MAX):
-        piece = tail[start : start + FOLD_RECORDS_MAX]
+    for start in range(0, len(tail), records_max):
+        piece = tail[start : start + records_max]
         planned = FoldPlan(shard.version)
         for record in piece:
             planned.take(record)
@@ -94,6 +97,7 @@ class FoldPlan:
                 self._mark_change(owner, seq)
             case UserGone(seq=seq, owner=owner, erasure=erasure):
                 self._forget(every(where.owned(owner), where.before(seq)), lambda row: row.owner == owner)
+                self._mark_change(pseudonym(owner), seq)
                 self._put(_row(seq, "erasure", "", erasure.id, erasure))
             case ErasureDone(seq=seq, erasure=erasure):
                 self._put_erasure(seq, erasure)
@@ -119,7 +123,7 @@ class FoldPlan:
         """The seq of the owner's last edit or erasure: a context as of an earlier seq must say so."""
         older = every(where.owned(owner), where.of_kind("mark"), where.before(seq))
         self._forget(older, lambda row: (row.owner, row.kind) == (owner, "mark"))
-        self._put(_row(seq, "mark", owner, "changed"))
+        self._put(msgspec.structs.replace(_row(seq, "mark", owner, "changed"), row=seq * ROWS_PER_TURN_MAX + MARK_PART))
 
     def _forget_summaries(self, owner: str, session: str, seq: int) -> None:
         """A summary may quote a turn that changed: all earlier ones of the session go."""

@@ -81,9 +81,10 @@ class Housekeeper:
         self._thread.join()
 
     def fold_now(self, number: int) -> int:
-        """Fold one shard, drop its folded segments; gives the seq up to which the table now is."""
+        """Fold one shard, make that durable, drop its folded segments; gives the seq up to which the table now is."""
         with self._upkeep[number].lock:
             folded = fold(self._writers[number].shard)
+            self._writers[number].shard.table.sync()
             self._upkeep[number].folded_at = time.monotonic()
         self._writers[number].submit(DropSegments()).result()
         return folded
@@ -92,10 +93,14 @@ class Housekeeper:
         """Fold, then rewrite the table's files without what was erased."""
         shard = self._writers[number].shard
         shard.purge_due = False
-        self.fold_now(number)
-        with self._upkeep[number].lock:
-            shard.table.purge()
-            self._upkeep[number].purged_at = time.monotonic()
+        try:
+            folded = self.fold_now(number)
+            with self._upkeep[number].lock:
+                shard.table.purge(folded)
+                self._upkeep[number].purged_at = time.monotonic()
+        except Exception:
+            shard.purge_due = True
+            raise
 
     def _run(self) -> None:
         while not self._closed:
@@ -107,6 +112,7 @@ class Housekeeper:
 
     def _tend(self, number: int, shard: Shard) -> None:
         try:
+            shard.evict()
             if self._erasing(shard):
                 self._finish_erasures(number, shard)
             elif self._purge_is_due(number, shard):

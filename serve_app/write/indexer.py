@@ -1,7 +1,8 @@
 """Vectors for what was written: embeds new turns in batches after they are durable, and has the writer record them.
 
 An append never waits for this. A failing embedder delays vectors and nothing else: the turns stay
-pending, are counted, and are tried again.
+pending, are counted, and are tried again, behind the others and in ever smaller batches, so that one
+turn or one shard that cannot be served holds up no other.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class PassageEncoder(Protocol):
 
 
 class Indexer:
-    def __init__(self, encoder: PassageEncoder, embedder: Embedder) -> None:
+    def __init__(self, encoder: PassageEncoder, embedder: Embedder, retry_after_s: float = RETRY_AFTER_S) -> None:
+        self._retry_after_s = retry_after_s
         self._encoder = encoder
         self._embedder = embedder
         self._waiting: deque[tuple[ShardWriter, str, int]] = deque()
@@ -52,14 +54,15 @@ class Indexer:
         self._closed = False
         self._writers: list[ShardWriter] = []
         self.failures = 0
+        self._batch_turns = BATCH_TURNS_MAX
         self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
 
     def start(self, writers: Sequence[ShardWriter]) -> None:
         """Take up what earlier runs left without vectors, then run."""
         self._writers = list(writers)
         for writer in writers:
-            for seq, (owner, _) in sorted(writer.shard.pending.items()):
-                self._waiting.append((writer, owner, seq))
+            for seq, pending in sorted(writer.shard.pending.items()):
+                self._waiting.append((writer, pending.owner, seq))
         self._thread.start()
 
     def committed(self, shard: Shard, records: Sequence[Record]) -> None:
@@ -88,6 +91,7 @@ class Indexer:
         while batch := self._next_batch():
             try:
                 self._index(batch)
+                self._batch_turns = min(2 * self._batch_turns, BATCH_TURNS_MAX)
             except MemstrataError as error:
                 self._put_back(batch, str(error))
             except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
@@ -99,14 +103,15 @@ class Indexer:
             self._wake.wait_for(lambda: self._waiting or self._closed)
             if self._closed:
                 return []
-            return [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_TURNS_MAX))]
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch_turns))]
 
     def _put_back(self, batch: list[tuple[ShardWriter, str, int]], error: str) -> None:
         self.failures += 1
+        self._batch_turns = max(1, len(batch) // 2)
         _log.warning("vectors of %d turns are late, will be tried again: %s", len(batch), error)
         with self._wake:
-            self._waiting.extendleft(reversed(batch))
-            self._wake.wait_for(lambda: self._closed, RETRY_AFTER_S)
+            self._waiting.extend(batch)
+            self._wake.wait_for(lambda: self._closed, self._retry_after_s)
 
     def _index(self, batch: list[tuple[ShardWriter, str, int]]) -> None:
         """Embed the turns of a batch that still want vectors, and record them owner by owner."""
@@ -132,7 +137,7 @@ def _wanting(shard: Shard, owner: str, seq: int) -> Turn | None:
     if seq not in shard.pending:
         return None
     turn = next(iter(shard.turns(owner, [seq])), None)
-    return turn if turn is not None and shard.pending.get(seq) == (owner, turn.rev) else None
+    return turn if turn is not None and shard.awaits(seq, owner, turn.rev) else None
 
 
 def _packed(turn: Turn, vectors: NDArray[np.float32]) -> TurnVectors:

@@ -7,7 +7,7 @@ are safe: a turn with an id that is there already is a duplicate, or refused if 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -31,6 +31,9 @@ from serve_app.stores.block import Block
 from serve_app.write.commit import Draft, Operation
 
 MICROSECONDS = 1_000_000
+
+WEIGHT_BYTES = 16_384
+"""A turn weighs one more for each so many bytes, so that the queue is bounded in memory, too."""
 
 
 class NewTurn(msgspec.Struct, frozen=True):
@@ -64,14 +67,21 @@ class AppendTurns(Operation):
 
     def __init__(self, owner: str, session: str, turns: Sequence[NewTurn]) -> None:
         self.owner, self.session, self.turns = owner, session, turns
-        self.weight = len(turns)
+        self.weight = sum(1 + (len(turn.content) + len(turn.data or b"")) // WEIGHT_BYTES for turn in turns)
 
     def prepare(self, draft: Draft) -> list[ItemResult]:
-        block = draft.shard.block(self.owner)
-        return [self._append(draft, block, turn) for turn in self.turns]
+        stored = self._stored(draft)
+        return [self._append(draft, stored, turn) for turn in self.turns]
 
-    def _append(self, draft: Draft, block: Block, new: NewTurn) -> ItemResult:
-        if new.id is not None and (existing := self._existing(draft, block, new.id)) is not None:
+    def _stored(self, draft: Draft) -> dict[str, Turn]:
+        """The stored turns that these would repeat, by id; read at once, since they may lie in the table."""
+        block = draft.shard.block(self.owner)
+        found = {block.find(self.session, turn.id) for turn in self.turns if turn.id is not None}
+        return {turn.id: turn for turn in draft.shard.turns(self.owner, [seq for seq in found if seq is not None])}
+
+    def _append(self, draft: Draft, stored: Mapping[str, Turn], new: NewTurn) -> ItemResult:
+        existing = None if new.id is None else self._drafted(draft, new.id) or stored.get(new.id)
+        if new.id is not None and existing is not None:
             if says_the_same(existing, new):
                 return ItemResult(new.id, existing.seq, "duplicate")
             return ItemResult(new.id, existing.seq, "rejected", "id_conflict: this id is stored with other content")
@@ -80,9 +90,8 @@ class AppendTurns(Operation):
         draft.new_turns[self.owner, self.session, turn.id] = turn
         return ItemResult(turn.id, turn.seq, "stored")
 
-    def _existing(self, draft: Draft, block: Block, turn_id: str) -> Turn | None:
-        drafted = draft.new_turns.get((self.owner, self.session, turn_id))
-        return drafted or stored_turn(draft, block, self.session, turn_id)
+    def _drafted(self, draft: Draft, turn_id: str) -> Turn | None:
+        return draft.new_turns.get((self.owner, self.session, turn_id))
 
     def _turn(self, draft: Draft, new: NewTurn) -> Turn:
         seq = draft.seq()
@@ -249,8 +258,7 @@ class PutVectors(Operation):
         self.owner, self.version, self.items = owner, version, items
 
     def prepare(self, draft: Draft) -> int:
-        pending = draft.shard.pending
-        live = tuple(item for item in self.items if pending.get(item.turn_seq) == (self.owner, item.rev))
+        live = tuple(item for item in self.items if draft.shard.awaits(item.turn_seq, self.owner, item.rev))
         if live:
             draft.add(VectorsPut(draft.seq(), self.owner, self.version, live))
         return len(live)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import StoreUnavailable
@@ -30,10 +31,18 @@ from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 
 LOADS_A_CHECK = 16
-"""Loads between two looks at the bound of resident turns; it is overshot by no more than so many owners."""
+"""Loads between two looks at the bound of resident turns. The housekeeper looks, too: blocks grow by appends."""
 
 LOAD_ATTEMPTS = 5
 """A load that a fold overtakes starts again; folds are seconds apart, so this many are never needed."""
+
+
+class Pending(NamedTuple):
+    """A turn without vectors, in the state that they are to be made of."""
+
+    owner: str
+    session: str
+    rev: int
 
 
 class Shard:
@@ -45,6 +54,7 @@ class Shard:
         version: EmbeddingVersion,
         hot: HotIndex,
         turns_resident: int,
+        owner_turns_resident: int = TURNS_RESIDENT_MAX,
     ) -> None:
         self.number = number
         self.log = log
@@ -53,11 +63,12 @@ class Shard:
         self.applied_seq = 0
         self.folded_seq = 0
         self.erasures: dict[str, Erasure] = {}
-        self.pending: dict[int, tuple[str, int]] = {}  # turn seq -> (owner, rev) of turns without vectors
+        self.pending: dict[int, Pending] = {}  # by the seq of the turn
         self.loads = 0
         self.purge_due = False  # something was edited or erased since the last purge of the table
         self._hot = hot
         self._turns_resident = turns_resident
+        self._owner_turns_resident = owner_turns_resident
         self._lock = threading.Lock()
         self._loading = threading.Lock()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
@@ -70,8 +81,9 @@ class Shard:
         """Take over what the table and the replayed log say. Blocks come later, at their first touch."""
         self.folded_seq = folded_seq
         self.erasures = {erasure.id: erasure for erasure in self.table.erasures()}
-        for owner, seq, rev in self.table.without_vectors():
-            self.pending[seq] = (owner, rev)
+        for owner, session, seq, rev in self.table.without_vectors():
+            self.pending[seq] = Pending(owner, session, rev)
+        self.purge_due = self.table.purge_due()
         self.take(records)
         self.applied_seq = max(self.applied_seq, folded_seq)
 
@@ -90,10 +102,10 @@ class Shard:
     def _loaded(self, owner: str) -> Block:
         for _ in range(LOAD_ATTEMPTS):
             block = self._load(owner)
-            with self._lock:
-                if block is not None and self.folded_seq <= block.applied_seq:
-                    self._adopt(owner, block)
-                    return block
+            if block is not None and self._adopt(owner, block):
+                if self.loads % LOADS_A_CHECK == 0:
+                    self._evict()
+                return block
         raise StoreUnavailable("the tables change faster than they can be read")
 
     def _load(self, owner: str) -> Block | None:
@@ -101,19 +113,22 @@ class Shard:
         self.loads += 1
         version = self.table.version()
         folded_seq = self.table.folded_seq()
-        stored = self.table.load(owner, TURNS_RESIDENT_MAX)
+        stored = self.table.load(owner, self._owner_turns_resident)
         if version != self.table.version():
             return None
-        block = Block(owner, self.version, self._hot)
+        block = Block(owner, self.version, self._hot, self._owner_turns_resident)
         block.restore(stored, folded_seq)
         return block
 
-    def _adopt(self, owner: str, block: Block) -> None:
-        for record in self._tail_of.get(owner, ()):
-            block.apply(record)
-        self._blocks[owner] = block
-        if self.loads % LOADS_A_CHECK == 0:
-            self._evict()
+    def _adopt(self, owner: str, block: Block) -> bool:
+        """Bring the block up to date and hand it out from now on; False where a fold overtook it."""
+        with self._lock:
+            if self.folded_seq > block.applied_seq:
+                return False
+            for record in self._tail_of.get(owner, ()):
+                block.apply(record)
+            self._blocks[owner] = block
+            return True
 
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
         """The owner's turns with these seqs, oldest first: from memory, else from the tail, else from the table."""
@@ -131,13 +146,25 @@ class Shard:
             records = list(self._tail_of.get(owner, ()))
         return {one.turn.seq: one.turn for one in records if isinstance(one, TurnPut) and one.turn.seq in seqs}
 
-    def _evict(self) -> None:
+    def evict(self) -> None:
         """Let the least recently used blocks go until the resident turns are within the bound."""
-        resident = sum(len(block.turns) for block in self._blocks.values())
-        while resident > self._turns_resident and len(self._blocks) > 1:
-            owner, block = self._blocks.popitem(last=False)
-            resident -= len(block.turns)
-            self._hot.drop(owner)
+        with self._loading:
+            self._evict()
+
+    def _evict(self) -> None:
+        for block in self._surplus():
+            with block.lock:
+                block.leave()
+
+    def _surplus(self) -> list[Block]:
+        """Blocks that are no longer handed out; whoever loads one of their owners waits until they have left."""
+        with self._lock:
+            resident = sum(block.weight for block in self._blocks.values())
+            gone: list[Block] = []
+            while resident > self._turns_resident and len(self._blocks) > 1:
+                gone.append(self._blocks.popitem(last=False)[1])
+                resident -= gone[-1].weight
+            return gone
 
     # ---- changes
 
@@ -162,25 +189,38 @@ class Shard:
         """Keep what belongs to the shard and not to one owner: pending vectors and erasures."""
         match record:
             case TurnPut(owner=owner, turn=turn):
-                self.pending[turn.seq] = (owner, turn.rev)
+                self.pending[turn.seq] = Pending(owner, turn.session, turn.rev)
                 self.purge_due |= turn.rev != turn.seq
             case VectorsPut(items=items):
                 for item in items:
-                    if self.pending.get(item.turn_seq, ("", 0))[1] == item.rev:
+                    if self.awaits(item.turn_seq, record.owner, item.rev):
                         del self.pending[item.turn_seq]
             case TurnGone(turn_seq=turn_seq):
                 self.pending.pop(turn_seq, None)
                 self.purge_due = True
-            case SessionGone() | FactGone():
+            case SessionGone(owner=owner, session=session):
+                self._await_no_more(lambda one: (one.owner, one.session) == (owner, session))
+                self.purge_due = True
+            case FactGone():
                 self.purge_due = True
             case UserGone(owner=owner, erasure=erasure):
-                self.pending = {seq: entry for seq, entry in self.pending.items() if entry[0] != owner}
+                self._await_no_more(lambda one: one.owner == owner)
                 self.erasures[erasure.id] = erasure
                 self.purge_due = True
             case ErasureDone(erasure=erasure):
                 self.erasures[erasure.id] = erasure
             case _:
                 pass
+
+    def awaits(self, turn_seq: int, owner: str, rev: int) -> bool:
+        """Whether vectors of this state of the owner's turn are still to come."""
+        pending = self.pending.get(turn_seq)
+        return pending is not None and (pending.owner, pending.rev) == (owner, rev)
+
+    def _await_no_more(self, gone: Callable[[Pending], bool]) -> None:
+        """In place: whoever waits for vectors looks at this very mapping."""
+        for seq in [seq for seq, pending in self.pending.items() if gone(pending)]:
+            del self.pending[seq]
 
     # ---- tail and fold
 

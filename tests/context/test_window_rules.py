@@ -327,3 +327,18 @@ def test_counting_follows_the_budget_and_not_the_history(tokenizer, turn):
         build_context(inputs, DEFAULT_LAYOUT, counting)
         calls.append(counting.calls)
     assert calls[0] == calls[1]
+
+
+def test_summary_with_ranked_lines_is_shortened_to_its_room(context, shown, turn, summary):
+    """The lines worth least go first, and what is left still speaks for the whole span."""
+    lines = [f"2024-05-{day:02d} Ada: line {day} of the long story that they told." for day in range(1, 21)]
+    ranks = tuple((7 * place) % 20 for place in range(20))
+    whole = summary("\n".join(lines), 1, 20, ranks=ranks)
+    turns = [turn(f"small talk number {number}") for number in range(20)]
+    built = context(*turns, summary=whole, budget_tokens=420)
+    assert built.summary is not None
+    assert 0 < built.summary.tokens < 300
+    kept = [rank for line, rank in zip(lines, ranks, strict=True) if line in shown(built)]
+    assert sorted(kept) == list(range(len(kept)))
+    assert 0 < len(kept) < 20
+    assert (built.summary.first_seq, built.summary.last_seq) == (1, 20)

@@ -1,0 +1,110 @@
+"""A whole service whose log and tables lie in a bucket: an S3 server on loopback."""
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from moto.server import ThreadedMotoServer
+
+from serve_app.config import Settings, StoreOptions
+from tests.api.running import Running, hash_settings, refused, word
+
+REGION = "us-east-1"
+SIGNED = f"AWS4-HMAC-SHA256 Credential=any/20200101/{REGION}/s3/aws4_request"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    moto = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    moto.start()
+    host, port = moto.get_host_and_port()
+    yield f"http://{host}:{port}"
+    moto.stop()
+
+
+@pytest.fixture
+def bucket(server: str, request: pytest.FixtureRequest) -> str:
+    """A fresh bucket."""
+    name = f"b{abs(hash(request.node.name)) % 10**12}"
+    assert httpx.put(f"{server}/{name}", headers={"authorization": SIGNED}, trust_env=False).status_code == 200
+    return name
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def begin(settings: Settings) -> Running:
+        started.append(Running(settings))
+        return started[-1]
+
+    yield begin
+    for running in started:
+        running.stop()
+
+
+def in_bucket(folder: Path, server: str, bucket: str, prefix: str = "") -> Settings:
+    names = {"endpoint": server, "region": REGION, "access_key_id": "any", "secret_access_key": "any"}
+    options = {f"{prefix}{name}": value for name, value in names.items()} | {"allow_http": "true"}
+    store = StoreOptions(shards=1, log_uri=f"s3://{bucket}/log", tables_uri=f"s3://{bucket}/tables", options=options)
+    return hash_settings(folder, store=store)
+
+
+def state(running: Running) -> list[Any]:
+    """All that can be read, in a form that does not depend on which process it is read from."""
+    found = [(one["id"], one["content"]) for one in running.search("u", word(3))["results"]]
+    context = running.context("u", "what now?", session_id="s", now="2030-01-01T00:00:00Z")
+    facts = running.ok("GET", "/v1/users/u/facts")["facts"]
+    return [running.turns("u", "s"), found, context["context_id"], context["messages"], facts]
+
+
+@pytest.mark.parametrize("prefix", ["", "aws_"])
+def test_what_was_written_to_a_bucket_is_read_back_after_fold_and_restart(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str, prefix: str
+) -> None:
+    settings = in_bucket(tmp_path / "data", server, bucket, prefix)
+    running = start(settings)
+    running.append("u", "s", *[f"the {word(n)} is number {n}" for n in range(8)], wait="indexed")
+    running.ok("PUT", "/v1/users/u/facts/colour", json={"value": "blue"})
+    written = state(running)
+    running.fold()
+    assert state(running) == written
+    assert not (tmp_path / "data" / "log").exists()
+    assert not (tmp_path / "data" / "tables").exists()
+    running.run(running.service.stop())
+    again = start(settings)
+    assert state(again) == written
+    again.append("u", "s", "more")
+    assert again.turns("u", "s")[-1]["content"] == "more"
+    assert again.ok("GET", "/readyz", key=None) == {"status": "ready", "degraded": []}
+
+
+def test_a_service_that_vanished_loses_nothing_and_cannot_write_any_more(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str
+) -> None:
+    """The next one takes over while the old one, unaware, still believes in itself."""
+    settings = in_bucket(tmp_path / "old", server, bucket)
+    old = start(settings)
+    acknowledged = []
+    for number in range(4):
+        old.append("u", "s", f"turn {number}")
+        acknowledged.append(f"turn {number}")
+        if number == 1:
+            old.fold()
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    new = start(in_bucket(tmp_path / "new", server, bucket))
+    assert [turn["content"] for turn in new.turns("u", "s")] == acknowledged
+    new.append("u", "s", "from the new one")
+    body = {"user_id": "u", "turns": [{"role": "user", "content": "lost?"}]}
+    for _ in range(3):
+        refused(old.call("POST", "/v1/sessions/s/turns", json=body), 503, "writer_fenced")
+    assert [turn["content"] for turn in new.turns("u", "s")] == [*acknowledged, "from the new one"]
+    new.fold()
+    new.run(new.service.stop())
+    third = start(in_bucket(tmp_path / "new", server, bucket))
+    assert [turn["content"] for turn in third.turns("u", "s")] == [*acknowledged, "from the new one"]

@@ -1,0 +1,267 @@
+"""One owner's block: what each record does to it, as of which moment, and within which bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from serve_app.core import Fact, Owner, Summary, Turn
+from serve_app.models.stub import HashEmbedder
+from serve_app.records import (
+    Erasure,
+    FactGone,
+    FactPut,
+    Record,
+    SessionGone,
+    SummaryPut,
+    TurnGone,
+    TurnPut,
+    TurnVectors,
+    UserGone,
+    VectorsPut,
+)
+from serve_app.stores.block import FACT_VERSIONS_MAX, RESIDENT_SLACK, SUMMARY_VERSIONS_MAX, Block
+from serve_app.stores.exact import ExactHotIndex
+from serve_app.stores.packing import pack_vectors
+
+OWNER = Owner("acme", "ann").key
+EMBEDDER = HashEmbedder(64)
+VERSION = EMBEDDER.version.name
+
+
+class Remembering:
+    """A block that takes records with the next seq each."""
+
+    def __init__(self, resident_max: int = 100) -> None:
+        self.hot = ExactHotIndex(64)
+        self.block = Block(OWNER, EMBEDDER.version, self.hot, resident_max)
+        self.seq = 0
+
+    def take(self, record: Record) -> int:
+        self.block.apply(record)
+        self.seq = record.seq
+        return record.seq
+
+    def say(self, content: str, session: str = "a", turn_id: str | None = None, expires_at: int | None = None) -> Turn:
+        seq = self.seq + 1
+        turn = Turn(turn_id or f"t{seq}", session, "user", content, seq, 1, seq * 10, rev=seq, expires_at=expires_at)
+        self.take(TurnPut(OWNER, turn))
+        return turn
+
+    def edit(self, turn: Turn, content: str) -> Turn:
+        edited = Turn(turn.id, turn.session, "user", content, turn.seq, 1, turn.created_at, rev=self.seq + 1)
+        self.take(TurnPut(OWNER, edited))
+        return edited
+
+    def delete(self, turn: Turn) -> int:
+        return self.take(TurnGone(self.seq + 1, OWNER, turn.session, turn.id, turn.seq))
+
+    def embed(self, turn: Turn, *texts: str, version: str = VERSION) -> int:
+        packed = pack_vectors(EMBEDDER.embed(texts or [turn.content]))
+        item = TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed)
+        return self.take(VectorsPut(self.seq + 1, OWNER, version, (item,)))
+
+    def fact(self, value: str) -> int:
+        return self.take(FactPut(OWNER, Fact("diet", value, self.seq + 1, 0)))
+
+    def summary(self, last_seq: int, session: str = "a") -> int:
+        one = Summary(session, f"to {last_seq}", 1, last_seq, 1, "v", "h", self.seq + 1, 0, 9)
+        return self.take(SummaryPut(OWNER, one))
+
+    def dense(self, text: str, as_of: int | None = None) -> list[float]:
+        block = self.block
+        return block.dense(EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of, 1_000).tolist()
+
+    def hits(self, term: str) -> list[int]:
+        own, _ = self.block.columns.lexical.scores([term])
+        return [self.block.columns.seqs[n] for n in np.flatnonzero(own)]
+
+
+@pytest.fixture
+def remembering() -> Remembering:
+    return Remembering()
+
+
+def test_a_record_that_was_taken_before_changes_nothing(remembering: Remembering) -> None:
+    turn = remembering.say("amber")
+    gone = TurnGone(2, OWNER, "a", turn.id, turn.seq)
+    remembering.take(gone)
+    again = remembering.say("birch", turn_id=turn.id)
+    for record in (TurnPut(OWNER, turn), gone):
+        remembering.block.apply(record)
+    assert list(remembering.block.turns) == [again.seq]
+    assert remembering.block.total_turns == 1
+
+
+def test_the_best_part_of_a_turn_is_its_score(remembering: Remembering) -> None:
+    remembering.say("no vector yet")
+    long = remembering.say("amber zebra")
+    remembering.embed(long, "amber", "zebra")
+    scores = remembering.dense("zebra")
+    assert np.isnan(scores[0])
+    assert scores[1] == pytest.approx(1, abs=1e-3)
+
+
+def test_as_of_a_seq_later_vectors_do_not_count(remembering: Remembering) -> None:
+    turn = remembering.say("amber")
+    came = remembering.embed(turn)
+    assert np.isnan(remembering.dense("amber", as_of=came - 1)).all()
+    assert remembering.dense("amber", as_of=came) == pytest.approx([1], abs=1e-3)
+
+
+def test_vectors_of_an_older_state_or_another_version_are_ignored(remembering: Remembering) -> None:
+    turn = remembering.say("amber")
+    edited = remembering.edit(turn, "birch")
+    remembering.embed(turn)
+    remembering.embed(edited, version="another")
+    assert remembering.block.vectors == {}
+    assert remembering.hot.count(OWNER) == 0
+    came = remembering.embed(edited)
+    assert remembering.block.vectors == {turn.seq: (came, 1)}
+
+
+def test_an_edit_takes_words_and_vectors_of_the_old_text(remembering: Remembering) -> None:
+    turn = remembering.say("amber")
+    remembering.say("birch")
+    remembering.embed(turn, "amber", "more")
+    remembering.summary(2)
+    edited = remembering.edit(turn, "cedar")
+    assert (remembering.hits("amber"), remembering.hits("cedar")) == ([], [1])
+    assert remembering.hot.count(OWNER) == 0
+    assert remembering.block.summary_at("a", None) is None
+    assert remembering.block.sessions["a"].summarised_seq == 0
+    assert remembering.block.changed_seq == edited.rev
+    assert list(remembering.block.turns) == [1, 2]
+
+
+def test_the_last_time_of_a_session_is_that_of_its_last_turn(remembering: Remembering) -> None:
+    remembering.say("amber")
+    last = remembering.say("birch")
+    remembering.delete(last)
+    assert remembering.block.sessions["a"].last_at == 10
+
+
+def test_a_session_ends_with_its_last_turn(remembering: Remembering) -> None:
+    turn = remembering.say("amber")
+    remembering.summary(1)
+    remembering.delete(turn)
+    assert remembering.block.sessions == {}
+    assert remembering.block.summaries == {}
+    again = remembering.say("birch", turn_id=turn.id)
+    assert remembering.block.find("a", turn.id) == again.seq
+
+
+def test_a_deletion_that_the_table_knew_before_still_counts_as_a_change(remembering: Remembering) -> None:
+    """A fold removes rows before it sets the watermark: a block loaded between the two meets such a record."""
+    remembering.say("amber")
+    seq = remembering.take(TurnGone(5, OWNER, "a", "gone already", 3))
+    assert remembering.block.changed_seq == seq
+    assert remembering.block.total_turns == 1
+
+
+def test_neighbours_are_those_of_the_session(remembering: Remembering) -> None:
+    remembering.say("amber", "a")
+    remembering.say("birch", "b")
+    middle = remembering.say("cedar", "a")
+    remembering.say("dahlia", "a")
+    remembering.delete(middle)
+    links = remembering.block.columns.lexical.links()
+    assert links.following.tolist() == [3, -1, -1, -1]
+    assert links.previous.tolist() == [-1, -1, -1, 0]
+
+
+def test_values_of_a_fact_as_of_each_moment(remembering: Remembering) -> None:
+    seqs = [remembering.fact(str(n)) for n in range(FACT_VERSIONS_MAX + 3)]
+    kept = remembering.block.facts["diet"]
+    assert [fact.seq for fact in kept] == seqs[3:]
+    assert [fact.value for seq in seqs[3:] if (fact := remembering.block.fact_at("diet", seq))] == [
+        str(n) for n in range(3, FACT_VERSIONS_MAX + 3)
+    ]
+    assert remembering.block.fact_at("diet", seqs[2]) is None
+    assert remembering.block.fact_at("no such", None) is None
+    gone = remembering.take(FactGone(remembering.seq + 1, OWNER, "diet"))
+    assert remembering.block.fact_at("diet", None) is None
+    assert remembering.block.changed_seq == gone
+
+
+def test_summaries_of_a_session_as_of_each_moment(remembering: Remembering) -> None:
+    remembering.say("amber")
+    seqs = [remembering.summary(1) for _ in range(SUMMARY_VERSIONS_MAX + 2)]
+    remembering.summary(1, session="unknown")
+    assert [one.seq for one in remembering.block.summaries["a"]] == seqs[2:]
+    found = remembering.block.summary_at("a", seqs[-2])
+    assert found is not None
+    assert found.seq == seqs[-2]
+    assert remembering.block.summary_at("a", seqs[1]) is None
+    assert remembering.block.summary_at("unknown", None) is None
+
+
+def test_the_newest_turns_are_resident_within_the_bound() -> None:
+    remembering = Remembering(resident_max=16)
+    for n in range(60):
+        turn = remembering.say(f"number{n} amber", session="ab"[n % 2], expires_at=10_000)
+        remembering.embed(turn)
+    block = remembering.block
+    assert 16 <= len(block.turns) <= 16 + 16 // RESIDENT_SLACK
+    newest = sorted(seq for index in block.sessions.values() for seq in index.seqs)[-len(block.turns) :]
+    assert list(block.turns) == newest
+    assert block.expiring.keys() == block.vectors.keys() == block.turns.keys()
+    assert remembering.hot.count(OWNER) == len(newest)
+    assert remembering.hits("amber") == newest
+    assert block.total_turns == 60
+
+
+def test_a_deleted_session_takes_turns_that_are_not_resident_too() -> None:
+    remembering = Remembering(resident_max=8)
+    for n in range(30):
+        remembering.say(f"number{n}", session="a" if n < 20 else "b")
+    remembering.take(SessionGone(remembering.seq + 1, OWNER, "a"))
+    assert remembering.block.total_turns == 10
+    assert remembering.block.find("a", "t1") is None
+    assert remembering.block.sessions.keys() == {"b"}
+
+
+def test_an_edit_of_a_turn_that_is_not_resident_is_noted() -> None:
+    remembering = Remembering(resident_max=8)
+    first = remembering.say("amber")
+    for n in range(20):
+        remembering.say(f"number{n}")
+    edited = remembering.edit(first, "birch")
+    assert first.seq not in remembering.block.turns
+    assert remembering.hits("birch") == []
+    assert remembering.block.changed_seq == edited.rev
+
+
+def test_nothing_is_left_of_an_erased_user(remembering: Remembering) -> None:
+    turn = remembering.say("amber", expires_at=10_000)
+    remembering.embed(turn)
+    remembering.fact("vegan")
+    remembering.summary(1)
+    seq = remembering.take(UserGone(remembering.seq + 1, OWNER, Erasure("er", "acme", 0)))
+    block = remembering.block
+    assert [block.sessions, block.turns, block.facts, block.summaries, block.vectors, block.expiring] == 6 * [{}]
+    assert (block.total_turns, remembering.hot.count(OWNER), remembering.hits("amber")) == (0, 0, [])
+    assert block.changed_seq == seq
+    assert remembering.say("birch").seq in block.turns
+
+
+def test_a_block_that_has_left_takes_nothing_more(remembering: Remembering) -> None:
+    turn = remembering.say("amber")
+    remembering.embed(turn)
+    remembering.block.leave()
+    remembering.embed(turn)
+    assert remembering.hot.count(OWNER) == 0
+    assert np.isnan(remembering.dense("amber")).all()
+    assert remembering.hits("amber") == [turn.seq]
+
+
+def test_blocks_of_two_owners_do_not_meet() -> None:
+    hot = ExactHotIndex(64)
+    ann, bob = (Block(key, EMBEDDER.version, hot) for key in (OWNER, Owner("acme", "bob").key))
+    turn = Turn("1", "a", "user", "amber", 1, 1, 1, rev=1)
+    item = TurnVectors(1, 1, "a", "1", pack_vectors(EMBEDDER.embed(["amber"])))
+    for block in (ann, bob):
+        block.apply(TurnPut(block.key, turn))
+        block.apply(VectorsPut(2, block.key, VERSION, (item,)))
+    ann.apply(UserGone(3, OWNER, Erasure("er", "acme", 0)))
+    assert bob.dense(EMBEDDER.embed(["amber"])[0], 1, None, 5)[0] == pytest.approx(1, abs=1e-3)

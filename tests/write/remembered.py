@@ -1,0 +1,59 @@
+"""What one owner's memory should hold, in plain Python: the oracle that blocks and tables are compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from serve_app.core import Fact, Summary, Turn
+from serve_app.stores.block import FACT_VERSIONS_MAX, SUMMARY_VERSIONS_MAX
+from serve_app.stores.packing import turn_text
+from serve_app.stores.terms import index_terms
+
+
+@dataclass
+class Remembered:
+    turns: dict[int, Turn] = field(default_factory=dict)
+    facts: dict[str, list[Fact]] = field(default_factory=dict)
+    summaries: dict[str, list[Summary]] = field(default_factory=dict)
+    vectors: dict[int, tuple[int, int]] = field(default_factory=dict)
+    changed_seq: int = 0
+
+    def find(self, session: str, turn_id: str) -> Turn | None:
+        return next((turn for turn in self.turns.values() if (turn.session, turn.id) == (session, turn_id)), None)
+
+    def of_session(self, session: str) -> list[Turn]:
+        return [turn for turn in self.turns.values() if turn.session == session]
+
+    def holding(self, term: str) -> set[int]:
+        return {seq for seq, turn in self.turns.items() if term in index_terms(turn_text(turn))}
+
+    def edit(self, turn: Turn) -> None:
+        self.turns[turn.seq] = turn
+        self.vectors.pop(turn.seq, None)
+        self.summaries.pop(turn.session, None)
+        self.changed_seq = turn.rev
+
+    def delete_turn(self, turn: Turn, seq: int) -> None:
+        del self.turns[turn.seq]
+        self.vectors.pop(turn.seq, None)
+        self.summaries.pop(turn.session, None)
+        self.changed_seq = seq
+
+    def delete_session(self, session: str, seq: int) -> None:
+        for turn in self.of_session(session):
+            self.delete_turn(turn, seq)
+
+    def put_fact(self, fact: Fact) -> None:
+        self.facts[fact.key] = [*self.facts.get(fact.key, []), fact][-FACT_VERSIONS_MAX:]
+
+    def delete_fact(self, key: str, seq: int) -> None:
+        del self.facts[key]
+        self.changed_seq = seq
+
+    def put_summary(self, summary: Summary) -> None:
+        held = self.summaries.get(summary.session, [])
+        self.summaries[summary.session] = [*held, summary][-SUMMARY_VERSIONS_MAX:]
+
+    def wants_vectors(self, turn: Turn) -> bool:
+        held = self.turns.get(turn.seq)
+        return held is not None and held.rev == turn.rev and turn.seq not in self.vectors

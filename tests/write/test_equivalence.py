@@ -1,0 +1,345 @@
+"""Memory, the replayed log and the tables say the same, whatever was written, folded, forgotten and restarted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import lancedb
+import numpy as np
+import pytest
+
+from serve_app.core import ROWS_PER_TURN_MAX, Summary, Turn
+from serve_app.errors import InvalidRequest, NotFound
+from serve_app.ports import HotIndex
+from serve_app.records import Record, TurnPut
+from serve_app.stores.block import Block
+from serve_app.stores.terms import index_terms
+from serve_app.write.operations import (
+    AppendTurns,
+    DeleteFact,
+    DeleteSession,
+    DeleteTurn,
+    EditTurn,
+    EraseUser,
+    ItemResult,
+    NewTurn,
+    PutFact,
+    PutSummary,
+    PutVectors,
+)
+from serve_app.write.shard import Shard
+from tests.write.remembered import Remembered
+from tests.write.shards import ANN, BOB, CAT, EMBEDDER, VERSION, WAIT_S, OneShard, vectors_of
+
+OWNERS = (ANN, BOB, CAT)
+SESSIONS = ("a", "b", "日记")
+IDS = ("1", "2", "3", "'; DROP", None, None)
+WORDS = ("apple", "running", "ZX-81Q", "API配置", "上海", "price", "42.50", "Übung", "tea", "the", "不要")
+CHECKED_EVERY = 7
+
+
+class Life:
+    """Random writes to one shard, and what they should have led to."""
+
+    def __init__(self, seed: int, open_shard: Callable[..., OneShard], **bounds: int) -> None:
+        self.chance = random.Random(seed)
+        self.written: list[Record] = []
+        self.shard = open_shard(committed=self.note, **bounds)
+        self.owners = {owner: Remembered() for owner in OWNERS}
+        self.states: list[tuple[str, Turn]] = []
+        self.keeper = self.shard.housekeeper()
+        self.history: list[str] = []
+
+    def note(self, shard: Shard, records: list[Record]) -> None:
+        self.written += records
+
+    def live(self, steps: int) -> None:
+        acts = {
+            self.append: 10,
+            self.append_at_once: 3,
+            self.edit: 4,
+            self.delete_turn: 3,
+            self.delete_session: 1,
+            self.erase: 1,
+            self.put_fact: 3,
+            self.delete_fact: 1,
+            self.put_summary: 4,
+            self.put_vectors: 9,
+            self.fold: 3,
+            self.fold_and_drop: 1,
+            self.purge: 0.5,
+            self.evict: 2,
+            self.restart: 1.5,
+        }
+        for step in range(steps):
+            act = self.chance.choices(list(acts), list(acts.values()))[0]
+            self.history.append(act.__name__)
+            act()
+            if step % CHECKED_EVERY == 0:
+                self.check()
+        self.check()
+        self.shard.fold()
+        self.check()
+        self.check_tables()
+        self.shard.restart()
+        self.check()
+
+    # ---- what is done
+
+    def owner(self) -> str:
+        return self.chance.choice(OWNERS)
+
+    def text(self) -> str:
+        return " ".join(self.chance.choices(WORDS, k=self.chance.randint(1, 6)))
+
+    def new_append(self) -> AppendTurns:
+        turns = [
+            NewTurn(
+                "user",
+                self.text(),
+                id=self.chance.choice(IDS),
+                created_at=self.chance.choice([None, 1_600_000_000_000_000 + self.chance.randrange(10**15)]),
+                speaker=self.chance.choice([None, "Ann", "李雷"]),
+                ttl_seconds=self.chance.choice([None, None, 10**9]),
+            )
+            for _ in range(self.chance.randint(1, 4))
+        ]
+        return AppendTurns(self.owner(), self.chance.choice(SESSIONS), turns)
+
+    def append(self) -> None:
+        operation = self.new_append()
+        self.appended(operation, self.shard.writer.submit(operation))
+
+    def append_at_once(self) -> None:
+        operations = [self.new_append() for _ in range(5)]
+        submitted = [self.shard.writer.submit(operation) for operation in operations]
+        for operation, future in zip(operations, submitted, strict=True):
+            self.appended(operation, future)
+
+    def appended(self, operation: AppendTurns, future: Future[Any]) -> None:
+        memory = self.owners[operation.owner]
+        results: list[ItemResult] = future.result(WAIT_S)[0]
+        for new, result in zip(operation.turns, results, strict=True):
+            held = memory.find(operation.session, new.id) if new.id else None
+            if held is None:
+                assert result.status == "stored"
+                put = next(one.turn for one in self.written if isinstance(one, TurnPut) and one.seq == result.seq)
+                assert (put.content, put.session, put.id) == (new.content, operation.session, result.id)
+                assert put.seq > max(memory.turns, default=0)
+                memory.turns[put.seq] = put
+                self.states.append((operation.owner, put))
+            else:
+                assert result.seq == held.seq
+                assert result.status == ("duplicate" if held.content == new.content else "rejected")
+
+    def some_turn(self, memory: Remembered) -> Turn | None:
+        return self.chance.choice(list(memory.turns.values())) if memory.turns else None
+
+    def edit(self) -> None:
+        owner = self.owner()
+        turn = self.some_turn(self.owners[owner])
+        content = self.chance.choice([None, self.text()])
+        if turn is None:
+            with pytest.raises(NotFound):
+                self.shard.do(EditTurn(owner, "a", "no such", content, None))
+            return
+        edited = self.shard.do(EditTurn(owner, turn.session, turn.id, content, {"n": 1}))
+        assert (edited.content, edited.seq) == (content or turn.content, turn.seq)
+        self.owners[owner].edit(edited)
+        self.states.append((owner, edited))
+
+    def delete_turn(self) -> None:
+        owner = self.owner()
+        turn = self.some_turn(self.owners[owner])
+        if turn is not None:
+            seq = self.shard.receipt(DeleteTurn(owner, turn.session, turn.id)).seq
+            self.owners[owner].delete_turn(turn, seq)
+
+    def delete_session(self) -> None:
+        owner, session = self.owner(), self.chance.choice(SESSIONS)
+        memory = self.owners[owner]
+        count, receipt = self.shard.writer.submit(DeleteSession(owner, session)).result(WAIT_S)
+        assert count == len(memory.of_session(session))
+        memory.delete_session(session, receipt.seq)
+
+    def erase(self) -> None:
+        owner = self.owner()
+        memory = self.owners[owner]
+        erasure, receipt = self.shard.writer.submit(EraseUser(owner, "acme")).result(WAIT_S)
+        assert (erasure.counts["turns"], erasure.counts["facts"]) == (len(memory.turns), len(memory.facts))
+        self.owners[owner] = Remembered(changed_seq=receipt.seq)
+
+    def put_fact(self) -> None:
+        owner = self.owner()
+        fact = self.shard.do(PutFact(owner, self.chance.choice(("diet", "城市")), self.text(), None, None))
+        self.owners[owner].put_fact(fact)
+
+    def delete_fact(self) -> None:
+        owner = self.owner()
+        memory = self.owners[owner]
+        key = self.chance.choice(("diet", "城市"))
+        if key in memory.facts:
+            memory.delete_fact(key, self.shard.receipt(DeleteFact(owner, key)).seq)
+        else:
+            with pytest.raises(NotFound):
+                self.shard.do(DeleteFact(owner, key))
+
+    def put_summary(self) -> None:
+        owner, session = self.owner(), self.chance.choice(SESSIONS)
+        memory = self.owners[owner]
+        seqs = [turn.seq for turn in memory.of_session(session)] or [1]
+        made = Summary(session, self.text(), seqs[0], seqs[-1], 9, "v", "h", 0, 1, 2)
+        read_at = max(0, memory.changed_seq - self.chance.choice([0, 0, 0, 1]))
+        operation = PutSummary(owner, made, read_at)
+        if memory.of_session(session) and read_at == memory.changed_seq:
+            memory.put_summary(self.shard.do(operation))
+        else:
+            with pytest.raises(InvalidRequest):
+                self.shard.do(operation)
+
+    def put_vectors(self) -> None:
+        """Of states old and new, of turns that are there and gone."""
+        if not self.states:
+            return
+        owner, turn = self.chance.choice(self.states[-30:])
+        memory, parts = self.owners[owner], self.chance.randint(1, 3)
+        operation = PutVectors(owner, VERSION.name, [vectors_of(turn, parts)])
+        stored, receipt = self.shard.writer.submit(operation).result(WAIT_S)
+        assert stored == int(memory.wants_vectors(turn))
+        if stored:
+            memory.vectors[turn.seq] = (receipt.seq, parts)
+
+    def fold(self) -> None:
+        folded = self.shard.fold(self.chance.choice([5, 4_000, 4_000]))
+        assert folded <= self.shard.shard.applied_seq
+        assert self.shard.shard.tail_length() == 0
+
+    def fold_and_drop(self) -> None:
+        self.keeper.fold_now(0)
+
+    def purge(self) -> None:
+        self.keeper.purge_now(0)
+
+    def evict(self) -> None:
+        self.shard.shard.evict()
+
+    def restart(self) -> None:
+        self.shard.restart()
+        self.keeper = self.shard.housekeeper()
+
+    # ---- what must hold
+
+    def check(self) -> None:
+        try:
+            pending = {}
+            for owner, memory in self.owners.items():
+                self.check_owner(owner, memory)
+                wanting = [turn for turn in memory.turns.values() if turn.seq not in memory.vectors]
+                pending |= {turn.seq: (owner, turn.session, turn.rev) for turn in wanting}
+            assert self.shard.shard.pending == pending
+        except AssertionError as error:
+            error.add_note(f"after {self.history}")
+            raise
+
+    def check_owner(self, owner: str, memory: Remembered) -> None:
+        block = self.shard.block(owner)
+        rebuilt, rebuilt_hot = self.shard.rebuilt(owner)
+        for one, hot in ((block, self.shard.hot), (rebuilt, rebuilt_hot)):
+            assert_remembers(one, memory)
+            assert_finds(one, hot, memory)
+        if block.turns.keys() == rebuilt.turns.keys():
+            assert_scores_alike(block, rebuilt)
+        assert self.shard.shard.turns(owner, list(memory.turns)) == list(memory.turns.values())
+
+    def check_tables(self) -> None:
+        """All is folded: what the files hold is what is remembered, and nothing else."""
+        table = lancedb.connect(str(self.shard.folder / "tables")).open_table("shard-0000")
+        rows = table.to_arrow().select(["owner", "kind", "seq", "row"]).to_pylist()
+        for owner, memory in self.owners.items():
+            kinds = {
+                kind: {row["seq"] for row in rows if (row["owner"], row["kind"]) == (owner, kind)} for kind in KINDS
+            }
+            assert kinds["turn"] == set(memory.turns)
+            assert kinds["fact"] == {fact.seq for facts in memory.facts.values() for fact in facts}
+            assert kinds["summary"] == {one.seq for summaries in memory.summaries.values() for one in summaries}
+            chunks = [row["row"] for row in rows if (row["owner"], row["kind"]) == (owner, "chunk")]
+            further = [seq * ROWS_PER_TURN_MAX + part for seq, (_, n) in memory.vectors.items() for part in range(1, n)]
+            assert sorted(chunks) == sorted(further)
+            self.check_warm(owner, memory)
+
+    def check_warm(self, owner: str, memory: Remembered) -> None:
+        near = self.shard.table.nearest(owner, EMBEDDER.embed(["apple"])[0], 1_000)
+        assert {turn.seq for turn, _ in near} == set(memory.vectors)
+        for word in WORDS:
+            for term in index_terms(word):
+                found = {turn.seq for turn, _ in self.shard.table.matching(owner, [term], 1_000)}
+                assert found == memory.holding(term), term
+
+
+KINDS = ("turn", "fact", "summary")
+
+
+def assert_remembers(block: Block, memory: Remembered) -> None:
+    sessions = {turn.session for turn in memory.turns.values()}
+    assert block.sessions.keys() == sessions
+    assert block.total_turns == len(memory.turns)
+    for session in sessions:
+        index, turns = block.sessions[session], memory.of_session(session)
+        assert list(index.ids.items()) == [(turn.id, turn.seq) for turn in turns]
+        assert index.seqs == [turn.seq for turn in turns]
+        assert index.last_at == turns[-1].created_at
+        summaries = memory.summaries.get(session, [])
+        assert index.summarised_seq == (summaries[-1].last_seq if summaries else 0)
+    assert block.summaries == memory.summaries
+    assert block.facts == memory.facts
+    assert block.changed_seq == memory.changed_seq
+    for key, versions in memory.facts.items():
+        assert block.fact_at(key, None) == versions[-1]
+        assert [block.fact_at(key, fact.seq) for fact in versions] == versions
+        assert block.fact_at(key, versions[0].seq - 1) is None
+
+
+def assert_finds(block: Block, hot: HotIndex, memory: Remembered) -> None:
+    """Resident turns are the newest, and are found by their words and vectors; nothing else is."""
+    resident = list(block.turns)
+    assert resident == list(memory.turns)[len(memory.turns) - len(resident) :]
+    assert list(block.turns.values()) == [memory.turns[seq] for seq in resident]
+    assert block.expiring == {seq: turn.expires_at for seq, turn in block.turns.items() if turn.expires_at}
+    assert block.vectors == {seq: memory.vectors[seq] for seq in resident if seq in memory.vectors}
+    rows, _ = hot.search(block.key, EMBEDDER.embed(["apple"])[0], 10_000)
+    expected = [seq * ROWS_PER_TURN_MAX + part for seq, (_, parts) in block.vectors.items() for part in range(parts)]
+    assert sorted(rows.tolist()) == sorted(expected)
+    alive = block.columns.alive(len(block.columns.seqs))
+    assert [seq for seq, one in zip(block.columns.seqs, alive, strict=True) if one] == resident
+    for word in WORDS:
+        for term in index_terms(word):
+            scores = by_seq(block, block.columns.lexical.scores([term])[0])
+            assert {seq for seq, score in scores.items() if score > 0} == memory.holding(term) & set(resident)
+
+
+def assert_scores_alike(block: Block, rebuilt: Block) -> None:
+    terms = [term for word in WORDS[:4] for term in index_terms(word)]
+    for one, other in zip(block.columns.lexical.scores(terms), rebuilt.columns.lexical.scores(terms), strict=True):
+        assert by_seq(block, one) == pytest.approx(by_seq(rebuilt, other), abs=1e-5)
+    query = EMBEDDER.embed(["tea in 上海"])[0]
+    for as_of in (None, max(block.columns.seqs, default=0) // 2):
+        dense = [one.dense(query, one.columns.until(as_of), as_of, 1_000) for one in (block, rebuilt)]
+        assert by_seq(block, dense[0]) == pytest.approx(by_seq(rebuilt, dense[1]), abs=1e-5, nan_ok=True)
+
+
+def by_seq(block: Block, scores: np.ndarray[Any, Any]) -> dict[int, float]:
+    alive = block.columns.alive(len(scores))
+    return {block.columns.seqs[n]: float(score) for n, score in enumerate(scores) if alive[n]}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_memory_log_and_tables_say_the_same(opened: Callable[..., OneShard], seed: int) -> None:
+    Life(seed, opened, turns_resident=20).live(60)
+
+
+@pytest.mark.parametrize("seed", range(100, 102))
+def test_so_they_do_for_owners_beyond_memory(opened: Callable[..., OneShard], seed: int) -> None:
+    Life(seed, opened, turns_resident=20, owner_turns_resident=8).live(60)

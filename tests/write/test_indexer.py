@@ -1,0 +1,202 @@
+"""Vectors come late when they must, but they come, and nothing else waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from serve_app.errors import EncoderUnavailable
+from serve_app.models.batching import EmbedService
+from serve_app.ports import Vectors
+from serve_app.records import Record
+from serve_app.write.indexer import BATCH_TURNS_MAX, Indexer
+from serve_app.write.operations import DeleteSession, EditTurn, EraseUser
+from serve_app.write.shard import Shard
+from tests.write.shards import ANN, BOB, EMBEDDER, OneShard, wait_until
+
+
+class Moody:
+    """The hash embedder, which raises `failures` times and for every batch with `refused` in it; notes what it read."""
+
+    def __init__(self, failures: int = 0, refused: str | None = None) -> None:
+        self.failures, self.refused = failures, refused
+        self.read: list[str] = []
+        self.version = EMBEDDER.version
+        self.chunks, self.count = EMBEDDER.chunks, EMBEDDER.count
+        self.healthy = threading.Event()
+        self.healthy.set()
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.read += texts
+        if self.failures > 0:
+            self.failures -= 1
+            raise EncoderUnavailable("not now")
+        if not self.healthy.is_set() or any(self.refused and self.refused in text for text in texts):
+            raise RuntimeError("this text breaks the encoder")
+        return EMBEDDER.embed(texts)
+
+
+class Indexing:
+    """Shards with one indexer between them, put together as the service does it."""
+
+    def __init__(self, embedder: Moody, opened: Callable[..., OneShard], names: Sequence[str] = ("store",)) -> None:
+        self.service = EmbedService(embedder)
+        self.indexer = Indexer(self.service, embedder, retry_after_s=0.01)
+        self.started = False
+        self.shards = [opened(name, number=n, committed=self.committed) for n, name in enumerate(names)]
+
+    def committed(self, shard: Shard, records: list[Record]) -> None:
+        if self.started:
+            self.indexer.committed(shard, records)
+
+    def start(self) -> OneShard:
+        self.started = True
+        self.indexer.start([shard.writer for shard in self.shards])
+        return self.shards[0]
+
+    def close(self) -> None:
+        if self.started:
+            self.indexer.close()
+        self.service.close()
+
+
+@pytest.fixture
+def indexing(opened: Callable[..., OneShard]) -> Iterator[Callable[..., Indexing]]:
+    made: list[Indexing] = []
+
+    def make(embedder: Moody, *names: str) -> Indexing:
+        made.append(Indexing(embedder, opened, names or ("store",)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_failing_embedder_delays_vectors_and_nothing_else(indexing: Callable[..., Indexing]) -> None:
+    embedder = Moody()
+    embedder.healthy.clear()
+    one = indexing(embedder)
+    shard = one.start()
+    shard.say(ANN, "a", "amber", "birch", "cedar")
+    wait_until(lambda: one.indexer.failures >= 3)
+    assert len(shard.shard.pending) == 3
+    assert one.indexer.alive
+    assert shard.block(ANN).vectors == {}
+    assert (shard.block(ANN).columns.lexical.scores(["birch"])[0] > 0).tolist() == [False, True, False]
+    embedder.healthy.set()
+    wait_until(lambda: not shard.shard.pending)
+    assert shard.block(ANN).vectors.keys() == {1, 2, 3}
+
+
+def test_it_tries_again_as_often_as_it_takes(indexing: Callable[..., Indexing]) -> None:
+    one = indexing(Moody(failures=4))
+    shard = one.start()
+    shard.say(ANN, "a", "amber")
+    wait_until(lambda: not shard.shard.pending)
+    assert one.indexer.failures == 4
+
+
+def test_what_was_left_without_vectors_gets_them_after_a_restart(
+    indexing: Callable[..., Indexing], opened: Callable[..., OneShard]
+) -> None:
+    before = opened()
+    before.say_as(ANN, "a", "1", "folded")
+    before.say_as(ANN, "a", "2", "folded, then edited")
+    before.say(ANN, "gone", "folded, then deleted")
+    before.say(BOB, "a", "folded, then erased")
+    before.fold()
+    before.do(EditTurn(ANN, "a", "2", "the new text", None))
+    before.do(DeleteSession(ANN, "gone"))
+    before.do(EraseUser(BOB, "acme"))
+    before.say(ANN, "a", "not folded")
+    before.close()
+    embedder = Moody()
+    one = indexing(embedder)
+    assert len(one.shards[0].shard.pending) == 3
+    shard = one.start()
+    wait_until(lambda: not shard.shard.pending)
+    assert {text.partition(": ")[2] for text in embedder.read} == {"folded", "the new text", "not folded"}
+    block = shard.block(ANN)
+    assert block.vectors.keys() == block.turns.keys()
+
+
+def test_what_is_forgotten_before_it_is_embedded_never_is(indexing: Callable[..., Indexing]) -> None:
+    embedder = Moody()
+    one = indexing(embedder)
+    shard = one.shards[0]
+    shard.say(ANN, "gone", "word " * 400, "more")
+    shard.say(ANN, "a", "stays")
+    shard.do(DeleteSession(ANN, "gone"))
+    one.start()
+    wait_until(lambda: not shard.shard.pending)
+    assert [text.partition(": ")[2] for text in embedder.read] == ["stays"]
+    shard.fold()
+    assert [(turn.content, 1) for turn, _ in shard.table.nearest(ANN, EMBEDDER.embed(["word"])[0], 99)] == [
+        ("stays", 1)
+    ]
+
+
+def test_a_long_turn_has_a_vector_for_each_piece(indexing: Callable[..., Indexing]) -> None:
+    shard = indexing(Moody()).start()
+    shard.say(ANN, "a", "apple " * 300 + "the zebra crossed the road " * 20)
+    shard.say(ANN, "a", "apple pie")
+    wait_until(lambda: not shard.shard.pending)
+    block = shard.block(ANN)
+    _, parts = block.vectors[1]
+    assert parts == len(EMBEDDER.chunks("apple " * 300 + "the zebra crossed the road " * 20)) > 2
+    scores = block.dense(EMBEDDER.embed(["the zebra crossed the road"])[0], 2, None, 100)
+    assert scores[0] > 0.8 > scores[1]
+    shard.fold()
+    shard.block(BOB)
+    (nearest, _), *_ = shard.table.nearest(ANN, EMBEDDER.embed(["the zebra crossed the road"])[0], 1)
+    assert nearest.seq == 1
+
+
+def test_a_text_that_breaks_the_encoder_holds_up_no_other(indexing: Callable[..., Indexing]) -> None:
+    one = indexing(Moody(refused="poison"))
+    shard = one.shards[0]
+    shard.say(ANN, "a", *(f"fine {n}" for n in range(20)), "poison", *(f"good {n}" for n in range(20)))
+    one.start()
+    wait_until(lambda: shard.shard.pending.keys() == {21})
+    shard.say(ANN, "a", "later")
+    wait_until(lambda: shard.shard.pending.keys() == {21})
+    assert one.indexer.waiting <= 1
+
+
+def test_a_shard_that_takes_no_vectors_holds_up_no_other(indexing: Callable[..., Indexing]) -> None:
+    one = indexing(Moody(), "stopped", "sound")
+    stopped, sound = one.shards
+    stopped.say(ANN, "a", *(f"turn {n}" for n in range(BATCH_TURNS_MAX + 10)))
+    stopped.writer.close()
+    one.start()
+    wait_until(lambda: one.indexer.failures > 0)
+    sound.say(BOB, "a", "amber")
+    wait_until(lambda: not sound.shard.pending)
+    assert len(stopped.shard.pending) == BATCH_TURNS_MAX + 10
+
+
+def test_an_edit_while_its_turn_is_embedded_wins(
+    indexing: Callable[..., Indexing], opened: Callable[..., OneShard]
+) -> None:
+    edits: list[Any] = []
+
+    class EditedMeanwhile(Moody):
+        def embed(self, texts: Sequence[str]) -> Vectors:
+            if edits:
+                shard.do(edits.pop())
+            return super().embed(texts)
+
+    embedder = EditedMeanwhile()
+    one = indexing(embedder)
+    shard = one.shards[0]
+    shard.say_as(ANN, "a", "1", "old words")
+    edits.append(EditTurn(ANN, "a", "1", "new words", None))
+    one.start()
+    wait_until(lambda: not shard.shard.pending)
+    assert embedder.read[-1].endswith("new words")
+    found = shard.block(ANN).dense(EMBEDDER.embed([embedder.read[-1]])[0], 1, None, 10)
+    assert found[0] == pytest.approx(1, abs=1e-3)
