@@ -25,6 +25,8 @@ class SyncedFolder:
         """Gives the number of files and folders synced. Raises OSError."""
         newest = self._synced_ns
         synced = 0
+        if not self._synced_ns and self._folder.exists():
+            _fsync(str(self._folder.parent))  # the folder's own name
         for root, _, files in os.walk(self._folder, topdown=False):
             for path in [*(os.path.join(root, name) for name in files), root]:
                 try:

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from serve_app.errors import StorageTrouble
+from serve_app.errors import StorageTrouble, StoreUnavailable
 from serve_app.write.commit import Draft, Operation, ShardWriter
 from serve_app.write.fold import fold
 from serve_app.write.operations import CloseErasure
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
+
+
+NO_WRITES = "this shard takes no writes here, and so no maintenance"
 
 
 class FoldOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +84,12 @@ class Housekeeper:
         self._thread.join()
 
     def fold_now(self, number: int) -> int:
-        """Fold one shard, make that durable, drop its folded segments; gives the seq up to which the table now is."""
+        """Fold one shard, make that durable, drop its folded segments; gives the seq up to which the table now is.
+
+        Raises StoreUnavailable for a shard that this writer may not change (any more).
+        """
+        if not self._writers[number].shard.log.writable:
+            raise StoreUnavailable(NO_WRITES)
         with self._upkeep[number].lock:
             folded = fold(self._writers[number].shard)
             self._writers[number].shard.table.sync()
@@ -113,6 +121,9 @@ class Housekeeper:
     def _tend(self, number: int, shard: Shard) -> None:
         try:
             shard.evict()
+            if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
+                self._upkeep[number].trouble = NO_WRITES
+                return
             if self._erasing(shard):
                 self._finish_erasures(number, shard)
             elif self._purge_is_due(number, shard):

@@ -12,7 +12,6 @@ from serve_app.core import Summary
 from serve_app.errors import Fenced, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.lance import RecordTable
-from serve_app.stores.log import ShardLog
 from serve_app.stores.rows import pseudonym
 from serve_app.write.housekeeping import FoldOptions
 from serve_app.write.operations import (
@@ -214,9 +213,6 @@ def test_blocks_that_grow_by_appends_are_kept_to_the_bound_too(opened: Callable[
 
 def test_a_shard_whose_writer_has_ended_is_named(shard: OneShard) -> None:
     shard.say(ANN, "a", "mine")
-    ShardLog.open(shard.segments, folded_seq=0, writer_id="the new owner")
-    with pytest.raises(Fenced):
-        shard.say(ANN, "a", "too late")
     shard.writer.close()
     keeper = shard.housekeeper(FoldOptions(records=1, round_s=0.02))
     wait_until(lambda: "stopped" in keeper.trouble().get(0, ""))
@@ -237,3 +233,22 @@ def test_folds_from_two_sides_take_turns(shard: OneShard) -> None:
     keeper.fold_now(0)
     shard.restart()
     assert shard.contents(ANN, "a") == [f"turn {n}" for n in range(30)]
+
+
+def test_writer_that_lost_its_shard_leaves_the_tables_alone(tmp_path):
+    """A fenced writer must not merge its tail over what the new owner has written."""
+    old = OneShard(tmp_path)
+    old.say(ANN, "a", "before")
+    new = OneShard(tmp_path)
+    new.say(ANN, "a", "after")
+    with pytest.raises(Fenced):
+        old.say(ANN, "a", "too late")
+    keeper = old.housekeeper(BUSY)
+    with pytest.raises(StoreUnavailable):
+        keeper.fold_now(0)
+    wait_until(lambda: "no writes" in keeper.trouble().get(0, ""))
+    assert new.table.folded_seq() == 0
+    new.fold()
+    assert new.contents(ANN, "a") == ["before", "after"]
+    for shard in (old, new):
+        shard.close()
