@@ -62,6 +62,9 @@ POLL_S = 0.003
 
 THREADS_MAX = 256
 
+NO_COLD_TIER = "cold: there is no cold tier yet"
+"""Said in the answer of a search that asked for it."""
+
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bounds and defaults of the service's own. Times in seconds."""
@@ -213,7 +216,8 @@ class Memory:
         answer = await self._in_pool(search, asked.block, question, vector, shard.table, shard.turns, unfolded)
         stages.mark("search")
         receipt = Receipt(shard.number, shard.applied_seq)
-        degradation = Degradation("full", (*reasons, *answer.reasons))
+        missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
+        degradation = Degradation("full", (*reasons, *answer.reasons, *missing))
         return SearchAnswer(answer.found, asked.query, asked.keywords, degradation, receipt, stages.finish())
 
     async def _vector(

@@ -28,6 +28,9 @@ from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
 
+CLOSE_WAIT_S = 10.0
+"""How long the end of the service waits for the batch in hand."""
+
 BATCH_TURNS_MAX = 256
 """Turns that one round embeds: enough to sort by length, few enough that the first are searchable soon."""
 
@@ -82,10 +85,11 @@ class Indexer:
         return self._thread.is_alive()
 
     def close(self) -> None:
+        """End after the batch in hand; an encoder that hangs is left behind, and its turns are embedded next time."""
         with self._wake:
             self._closed = True
             self._wake.notify()
-        self._thread.join()
+        self._thread.join(CLOSE_WAIT_S)
 
     def _run(self) -> None:
         while batch := self._next_batch():
@@ -95,7 +99,6 @@ class Indexer:
             except MemstrataError as error:
                 self._put_back(batch, str(error))
             except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
-                _log.exception("embedding failed")
                 self._put_back(batch, type(error).__name__)
 
     def _next_batch(self) -> list[tuple[ShardWriter, str, int]]:

@@ -137,7 +137,9 @@ def test_an_unknown_user_has_no_results(service: Running) -> None:
 
 
 def test_cold_alone_holds_nothing_yet(service: Running, diary: list[dict[str, Any]]) -> None:
-    assert service.search("diarist", "entry", tiers=["cold"])["results"] == []
+    cold = service.search("diarist", "entry", tiers=["cold"])
+    assert cold["results"] == []
+    assert any(reason.startswith("cold") for reason in cold["degradation"]["reasons"])
 
 
 def test_what_has_expired_is_never_found(service: Running) -> None:

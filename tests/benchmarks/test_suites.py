@@ -1,0 +1,73 @@
+"""The suites of `memstrata bench` run against a live service and count what they should. No test here knows a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import latency, recall
+from serve_app.client.http import Client
+from tests.api.running import Running
+
+PETS = {"cat": "Biscuit hides from thunder", "dog": "Rex digs up tulips", "parrot": "Kiwi repeats the doorbell"}
+
+
+@pytest.fixture
+def client(service: Running) -> Iterator[Client]:
+    with Client(service.listen(), service.key) as client:
+        yield client
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """One conversation of three turns in three sessions, and four queries; one of them without evidence."""
+    turns = [
+        {
+            "conversation_id": "pets",
+            "session": pet,
+            "dia_id": f"turn-{pet}",
+            "speaker": "Ada",
+            "text": text,
+            "timestamp": f"2024-05-0{day}T08:00:00Z",
+        }
+        for day, (pet, text) in enumerate(PETS.items(), 1)
+    ]
+    queries: list[dict[str, Any]] = [
+        {"query": text, "evidence": [f"turn-{pet}"], "category_name": "single"} for pet, text in PETS.items()
+    ]
+    queries[0]["timestamp"] = "2024-05-01T09:00:00Z"
+    queries.append({"query": "nothing answers this", "evidence": [], "category_name": "none"})
+    (tmp_path / "conversations.jsonl").write_text("\n".join(map(json.dumps, turns)))
+    (tmp_path / "queries.jsonl").write_text(
+        "\n".join(json.dumps({"conversation_id": "pets", **query}) for query in queries)
+    )
+    return tmp_path
+
+
+def test_recall_counts_what_is_found(client: Client, data: Path) -> None:
+    """Each turn is found by its own words; a query without evidence is left out."""
+    groups = recall.measure(client, data, "lexical")["groups"]
+    assert set(groups) == {"all", "single"}
+    assert groups["all"]["queries"] == 3
+    assert groups["all"]["recall@5"] == groups["all"]["session_hit@10"] == 1.0
+    assert "single" in recall.table({"groups": groups})
+
+
+def test_recall_counts_what_is_not_found(client: Client, data: Path) -> None:
+    """Evidence that no search can give is missing from the recall."""
+    queries = [json.loads(line) for line in (data / "queries.jsonl").read_text().splitlines()]
+    queries[1] |= {"query": "thunder", "evidence": ["turn-dog", "turn-cat"]}
+    (data / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
+    assert recall.measure(client, data, "lexical")["groups"]["all"]["recall@5"] == pytest.approx(2.5 / 3, abs=1e-4)
+
+
+def test_latency_measures_each_kind(client: Client) -> None:
+    measured = latency.measure(client, turns=120, repeats=3)
+    assert {"text search", "append at 100 turns", "append at 120 turns"} <= set(measured["ms"])
+    assert all(0 < times["p50"] <= times["p95"] for times in measured["ms"].values())
+    assert measured["append_long_to_short"] > 0
+    assert "append, long session to short" in latency.table(measured)
