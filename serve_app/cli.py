@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from serve_app.allocator import bound_arenas
 from serve_app.asgi import AsgiService
 from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
@@ -63,6 +64,7 @@ def serve(args: argparse.Namespace) -> int:
 
 def compose_service(data: Path, config: Path | None) -> AsgiService:
     """The service of a data folder. Its modules (models, tables) are loaded here, in the process that runs it."""
+    bound_arenas()  # before the first thread
     from serve_app.config import load_settings
     from serve_app.service import Service
 
