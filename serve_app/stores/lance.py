@@ -42,6 +42,8 @@ LOAD_ROWS_MAX = 10_000_000
 """LanceDB answers ten rows unless told otherwise; a scan of one owner asks for at most this many."""
 KEYS_A_SCAN = 1_000
 """Keys that one scan asks for, which bounds the length of its expression."""
+INDEX_CACHE_BYTES, METADATA_CACHE_BYTES = 32 << 20, 8 << 20
+"""What LanceDB may remember of one table; its own defaults are gigabytes."""
 COMPACT_FRAGMENTS = 24
 """Small fragments that the writer lets gather before it compacts."""
 VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
@@ -69,7 +71,8 @@ class RecordTable:
         folder = local_folder(uri)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
         with _translated():
-            database = lancedb.connect(uri, storage_options=dict(options) or None)
+            caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
+            database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
             if name in database.table_names(limit=100_000):
                 self._table = database.open_table(name)
             else:
