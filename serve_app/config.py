@@ -57,10 +57,10 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         access_key_id = "..."
         secret_access_key = "..."
 
-    `shards` counts when a store is made, and never after.
+    `shards` counts when a store is made; later it has to be that number, or left out.
     """
 
-    shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] = 4
+    shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] | None = None
     log_uri: str = ""
     tables_uri: str = ""
     options: dict[str, str] = {}

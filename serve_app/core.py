@@ -116,6 +116,8 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: int
     ranks: tuple[int, ...] = ()
     """Of each line of the text, 0 the last to be cut where there is less room; empty: whole or not at all."""
+    line_seqs: tuple[int, ...] = ()
+    """Of each line the turn that it quotes: where that turn is shown, the line is not. Empty with `ranks`."""
 
 
 class EmbeddingVersion(msgspec.Struct, frozen=True):

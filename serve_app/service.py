@@ -54,6 +54,8 @@ _log = logging.getLogger(__name__)
 STORE_FILE = "store.json"
 LOCK_FILE = "lock"
 STORE_FORMAT = 1
+SHARDS = 4
+"""Of a new store whose settings name no number."""
 
 HOLE_LOOKS = 2
 """Times that a log with a hole is looked at before it is called damaged."""
@@ -122,10 +124,8 @@ class Service:
     def _opened_api(self, opened: ExitStack) -> Api:
         """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
         settings = self._settings
-        self._folder.mkdir(parents=True, exist_ok=True)
         opened.callback(os.close, _locked(self._folder))
         keys = KeyFile(self._folder)
-        self._show_first_key(keys)
         embedder = self._open_encoder(settings.encoder)
         identity = self._identity(embedder.version)
         tokenizer = open_tokenizer(settings.memory.tokenizer)
@@ -157,6 +157,7 @@ class Service:
         operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
         metrics = Metrics()
         metrics.watch(Gauges(self._gauges))
+        self._show_first_key(keys)
         return Api(Routes(memory, operator, keys), keys, operator, metrics)
 
     def _show_first_key(self, keys: KeyFile) -> None:
@@ -168,8 +169,9 @@ class Service:
     def _identity(self, version: EmbeddingVersion) -> StoreIdentity:
         """What this store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
         path = self._folder / STORE_FILE
+        wanted = self._settings.store.shards
         if not path.exists():
-            made = StoreIdentity(STORE_FORMAT, self._settings.store.shards, version)
+            made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, version)
             write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
             return made
         try:
@@ -183,6 +185,8 @@ class Service:
             raise InvalidRequest(
                 f"{path}: the store holds vectors of {found.version.name!r}; the settings ask for {version.name!r}"
             )
+        if wanted not in (None, found.shards):
+            raise InvalidRequest(f"{path}: the store has {found.shards} shards; the settings ask for {wanted}")
         return found
 
     def _open_shards(self, identity: StoreIdentity, opened: ExitStack) -> list[tuple[int, str]]:
@@ -243,7 +247,11 @@ class Service:
 
 def _locked(folder: Path) -> int:
     """One service a data folder: a lock that goes with the process, however it ends. Gives its open file."""
-    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be a data folder: {error.strerror}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

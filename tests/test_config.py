@@ -17,7 +17,7 @@ def write(folder: Path, text: str) -> Path:
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
     settings = load_settings(tmp_path)
     assert settings.data == str(tmp_path)
-    assert (settings.store.shards, settings.store.log_uri) == (4, "")
+    assert (settings.store.shards, settings.store.log_uri) == (None, "")
 
 
 def test_a_file_says_what_differs(tmp_path: Path) -> None:

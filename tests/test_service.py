@@ -149,12 +149,22 @@ def test_a_folder_of_another_encoder_is_refused_by_both_names(start: Callable[..
 
 
 def test_the_number_of_shards_is_that_of_the_store(start: Callable[..., Running], tmp_path: Path) -> None:
+    """Left out it is the store's; another number is refused, never ignored."""
     first = start(hash_settings(tmp_path))
     first.append(ANN, "s", "kept")
     first.run(first.service.stop())
-    again = start(hash_settings(tmp_path, store=StoreOptions(shards=7)))
+    with pytest.raises(InvalidRequest, match="2 shards; the settings ask for 7"):
+        start(hash_settings(tmp_path, store=StoreOptions(shards=7)))
+    again = start(hash_settings(tmp_path, store=StoreOptions()))
     assert len(again.ok("GET", "/v1/admin/stats")["shards"]) == SHARDS
     assert said(again, ANN) == ["kept"]
+
+
+def test_a_folder_that_cannot_be_is_named(start: Callable[..., Running], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreUnavailable, match="cannot be a data folder"):
+            start(hash_settings(folder))
 
 
 # ---- damage

@@ -119,7 +119,7 @@ class Routes:
         owner = _owner(who, body.user_id)
         asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.context_request, body)
         answer = await self._memory.context(owner, asked, body.layout)
-        shown = showing.shown_context(answer.context)
+        shown = showing.shown_context(answer.context, answer.found if body.explain else ())
         receipt = str(answer.as_of)
         shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
         return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": answer.timings_ms})

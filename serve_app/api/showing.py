@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from serve_app.api.times import format_time
-from serve_app.context.window import Context
+from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Summary, Turn
 from serve_app.records import Erasure
 from serve_app.retrieve.search import Found
@@ -60,7 +61,9 @@ def shown_summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def shown_context(context: Context) -> dict[str, Any]:
+def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any]:
+    """`explained`: what search found for this context, where the caller wants to see why; else nothing."""
+    why = {(one.turn.session, one.turn.id): one for one in explained}
     shown: dict[str, Any] = {
         "context_id": context.context_id,
         "messages": context.messages,
@@ -69,9 +72,7 @@ def shown_context(context: Context) -> dict[str, Any]:
         "budget_tokens": context.budget_tokens,
         "stable_prefix_tokens": context.stable_prefix_tokens,
         "dropped": context.dropped,
-        "retrieved": [
-            msgspec.to_builtins(one) | {"created_at": format_time(one.created_at)} for one in context.retrieved
-        ],
+        "retrieved": [_shown_retrieved(one, why.get((one.session_id, one.id))) for one in context.retrieved],
         "summary": None if context.summary is None else shown_summary(context.summary),
         "degradation": context.degradation,
     }
@@ -80,6 +81,15 @@ def shown_context(context: Context) -> dict[str, Any]:
     if context.text is not None:
         shown["text"] = context.text
     return shown
+
+
+def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(one)
+    shown |= {"created_at": format_time(one.created_at), "score": round(one.score, 4)}
+    if why is None:
+        return shown
+    found = shown_found(why, explain=True)
+    return shown | {name: found[name] for name in ("role", "speaker", "content", "scores")}
 
 
 def shown_found(found: Found, explain: bool) -> dict[str, Any]:

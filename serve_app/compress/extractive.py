@@ -32,7 +32,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Extract(NamedTuple):
-    """The text, the span of turns that it speaks for (both ends included), its tokens, and the ranks of its lines.
+    """The text, the span of turns that it speaks for (both ends included), its tokens; of each line rank and turn.
 
     The line with rank 0 holds the sentence most worth keeping: it is cut last.
     """
@@ -42,6 +42,7 @@ class Extract(NamedTuple):
     last_seq: int
     tokens: int
     ranks: tuple[int, ...]
+    line_seqs: tuple[int, ...]
 
 
 class _Sentence(NamedTuple):
@@ -65,7 +66,12 @@ def summarise(turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer) -
     lasting = [turn for turn in turns if turn.expires_at is None]
     best_first = _ranked(lasting)
     text, chosen = _fitting(lasting, best_first, target_tokens, tokenizer)
-    return Extract(text, turns[0].seq, turns[-1].seq, tokenizer.count(text), _ranks(text, best_first, chosen))
+    ranks = _ranks(best_first, chosen)
+    if len(ranks) != text.count("\n") + 1:  # a sentence with line breaks: its lines cannot be told apart
+        ranks = {}
+    seqs = tuple(lasting[turn].seq for turn in ranks)
+    tokens = tokenizer.count(text)
+    return Extract(text, turns[0].seq, turns[-1].seq, tokens, tuple(ranks.values()), seqs)
 
 
 def _ranked(turns: Sequence[Turn]) -> list[_Sentence]:
@@ -94,14 +100,12 @@ def _fitting(
     return tokenizer.truncate("\n".join(_lines(turns, best_first[:1])), target), best_first[:1]
 
 
-def _ranks(text: str, best_first: Sequence[_Sentence], chosen: Iterable[_Sentence]) -> tuple[int, ...]:
-    """Of each line, in order: lines are ranked by their best sentence."""
-    lines = list(dict.fromkeys(sentence.turn for sentence in chosen))
-    kept = set(lines)
-    order = list(dict.fromkeys(sentence.turn for sentence in best_first if sentence.turn in kept))
+def _ranks(best_first: Sequence[_Sentence], chosen: Iterable[_Sentence]) -> dict[int, int]:
+    """Turn to rank, in the order of the lines: a line is ranked by its best sentence."""
+    lines = dict.fromkeys(sentence.turn for sentence in chosen)
+    order = dict.fromkeys(sentence.turn for sentence in best_first if sentence.turn in lines)
     place = {turn: rank for rank, turn in enumerate(order)}
-    ranks = tuple(place[turn] for turn in lines)
-    return ranks if len(ranks) == text.count("\n") + 1 else ()
+    return {turn: place[turn] for turn in lines}
 
 
 def _choose(turns: Sequence[Turn], best_first: Iterable[_Sentence], room: int, tokenizer: Tokenizer) -> list[_Sentence]:

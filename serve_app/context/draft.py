@@ -67,7 +67,7 @@ def note_record(note: str) -> Record:
 
 def summary_piece(summary: Summary) -> Piece:
     title = "Summary of this conversation up to here"
-    source = f"made {quote.moment(summary.created_at)}, turns {summary.first_seq} to {summary.last_seq}"
+    source = f"made {quote.moment(summary.created_at)}"
     return Piece("summary", "user", quote.block(title, [Record(source, summary.text)]))
 
 

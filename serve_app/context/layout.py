@@ -43,7 +43,7 @@ class Layout(msgspec.Struct, frozen=True):
 def shrunk(budgets: Mapping[Zone, int], tokens: int) -> dict[Zone, int]:
     """The same budgets, made smaller in proportion where they ask for more than `tokens` together."""
     wanted = sum(budgets.values())
-    if wanted <= tokens:
+    if wanted <= max(tokens, 0):
         return dict(budgets)
     return {zone: budget * max(tokens, 0) // wanted for zone, budget in budgets.items()}
 

@@ -20,7 +20,7 @@ from serve_app.context import draft, quote
 from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, Reason, summary_id
 from serve_app.context.exchanges import Exchange, TurnKey, key_of
 from serve_app.context.layout import Layout, shrunk
-from serve_app.context.shorten import shortened, summary_tokens
+from serve_app.context.shorten import shortened, summary_tokens, without_quotes
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Summary
 from serve_app.ports import Tokenizer
@@ -66,7 +66,10 @@ def select(candidates: Candidates, room: Room, layout: Layout, tokenizer: Tokeni
     left += shares["retrieved"] - found.extend(shares["retrieved"], recent.taken)
     left = _lend_to_recent(recent, found, left)
     left -= found.extend(left, recent.taken)
-    shown = shortened(candidates.summary, at_least + left, tokenizer)
+    standing = {
+        turn.seq for exchange in (*recent.in_order(), *found.in_order()) for turn in exchange if turn.session == session
+    }
+    shown = shortened(without_quotes(candidates.summary, standing), at_least + left, tokenizer)
     dropped = [
         *_dropped_facts(candidates.facts, facts),
         *_dropped_summary(candidates.summary, shown),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Container, Sequence
+from itertools import compress
 
 import msgspec
 
@@ -31,9 +33,27 @@ def summary_tokens(summary: Summary | None, tokenizer: Tokenizer) -> int:
     return draft.piece_tokens(draft.summary_piece(summary), tokenizer) if summary else 0
 
 
+def without_quotes(summary: Summary | None, shown: Container[int]) -> Summary | None:
+    """The summary without the lines whose turn (by seq) is shown itself; None where no line is left."""
+    if summary is None or not summary.line_seqs:
+        return summary
+    return _kept(summary, [seq not in shown for seq in summary.line_seqs])
+
+
 def _best(summary: Summary, lines: int) -> Summary:
     """The `lines` lines with the lowest ranks, in their order."""
-    kept = [(line, rank) for line, rank in zip(summary.text.split("\n"), summary.ranks, strict=True) if rank < lines]
+    least = sorted(summary.ranks)[:lines]
+    best = _kept(summary, [rank <= least[-1] for rank in summary.ranks])
+    assert best is not None
+    return best
+
+
+def _kept(summary: Summary, keep: Sequence[bool]) -> Summary | None:
+    if not any(keep):
+        return None
     return msgspec.structs.replace(
-        summary, text="\n".join(line for line, _ in kept), ranks=tuple(rank for _, rank in kept)
+        summary,
+        text="\n".join(compress(summary.text.split("\n"), keep)),
+        ranks=tuple(compress(summary.ranks, keep)),
+        line_seqs=tuple(compress(summary.line_seqs, keep)),
     )

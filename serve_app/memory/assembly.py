@@ -21,7 +21,7 @@ from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
 from serve_app.memory.requests import ContextRequest
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Question, search
+from serve_app.retrieve.search import Found, Question, search
 from serve_app.write.shard import Shard
 
 TOKENS_A_HIT = 40
@@ -41,12 +41,13 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Assembled(msgspec.Struct, frozen=True):
-    """Inputs of a context as of `seq`, and the session's turns that lie before them."""
+    """Inputs of a context as of `seq`, the session's turns that lie before them, and what search found for it."""
 
     inputs: ContextInputs
     seq: int
     older: tuple[tuple[str, int], ...] = ()
     summary_expired: bool = False
+    found: tuple[Found, ...] = ()
 
 
 def assemble(
@@ -91,7 +92,7 @@ def _stored(
         hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
         partners=reading.partners(block, [*turns, *(one.turn for one in found)], state.seq, moment.expiry),
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired)
+    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found))
 
 
 def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) -> Question:

@@ -251,7 +251,8 @@ class Memory:
         context = await self._in_pool(build_context, state.inputs, self._layout, tokenizer)
         stages.mark("pack")
         whole = with_older(context, state.older)
-        return ContextAnswer(whole, Receipt(shard.number, state.seq), now, tokenizer.name, stages.finish())
+        as_of = Receipt(shard.number, state.seq)
+        return ContextAnswer(whole, state.found, as_of, now, tokenizer.name, stages.finish())
 
     # ---- shared
 

@@ -165,6 +165,7 @@ class Refresher:
             created_at=now,
             expires_at=now + self._options.ttl_s * 1_000_000,
             ranks=extract.ranks,
+            line_seqs=extract.line_seqs,
         )
 
 

@@ -70,7 +70,10 @@ class ContextRequest(msgspec.Struct, frozen=True):
 
 
 class ContextAnswer(msgspec.Struct, frozen=True):
+    """`found` are the candidates of the retrieved zone, with what each arm said of them."""
+
     context: Context
+    found: tuple[Found, ...]
     as_of: Receipt
     now: int
     tokenizer: str

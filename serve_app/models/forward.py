@@ -26,6 +26,10 @@ CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65536
 CPU_PADDING_TOKENS, GPU_PADDING_TOKENS = 40, 65536
 """Padding at which a pass of its own is cheaper: on one core a pass costs about as much as 40 tokens."""
 
+LENGTH_MULTIPLE = 8
+"""Lengths are rounded up to it. oneDNN keeps compiled kernels for each shape that it has met: with every length of
+its own that was 480 MB after 300 mixed batches, with these 70 MB, at the same speed."""
+
 _no_progress_bar: Callable[[], None] = transformers_logging.disable_progress_bar
 
 
@@ -80,6 +84,7 @@ class Forward:
     @torch.inference_mode()
     def _pass(self, token_ids: Sequence[Sequence[int]]) -> Vectors:
         columns = list(itertools.zip_longest(*token_ids, fillvalue=-1))
+        columns += [(-1,) * len(token_ids)] * self._padding(len(columns))
         ids = torch.tensor(columns, device=self._device).T.contiguous()
         mask = ids >= 0
         hidden = self._model(input_ids=ids.where(mask, self._pad_id), attention_mask=mask.long()).last_hidden_state
@@ -88,6 +93,10 @@ class Forward:
             pooled = torch.nn.functional.normalize(pooled, dim=1)
         vectors: Vectors = pooled.cpu().numpy()
         return vectors
+
+    def _padding(self, length: int) -> int:
+        """Columns that bring a length to the next multiple, within what the model can read."""
+        return max(0, min(-length % LENGTH_MULTIPLE, int(self._model.config.max_position_embeddings) - length))
 
     def _pool(self, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         if self._pooling == "cls":

@@ -34,6 +34,11 @@ from serve_app.stores.where import Where, every, of_either, of_kind, owned
 
 T = TypeVar("T")
 
+warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")  # of concurrent readers: see `_read`
+
+TABLES_MAX = 100_000
+"""Tables of one store, a shard each."""
+
 WATERMARK_ROW, PURGED_ROW = -1, -2
 INDEXED = frozenset({"owner", "row", "seq", "terms"})
 NEWER = "target.rev < source.rev OR (target.rev = source.rev AND target.vector_seq < source.vector_seq)"
@@ -73,7 +78,7 @@ class RecordTable:
         with _translated():
             caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
             database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
-            if name in database.table_names(limit=100_000):
+            if name in database.list_tables(limit=TABLES_MAX).tables:
                 self._table = database.open_table(name)
             else:
                 self._table = database.create_table(name, schema=self._schema())
@@ -163,7 +168,7 @@ class RecordTable:
         """
         self._purge_steps += 1
         try:
-            with _translated(), warnings.catch_warnings(action="ignore"):  # of concurrent readers: see `_read`
+            with _translated():
                 self._table.optimize()
                 self._build_indexes()
                 self.sync()  # before the old files go: the new ones must outlast a power cut

@@ -342,3 +342,20 @@ def test_summary_with_ranked_lines_is_shortened_to_its_room(context, shown, turn
     assert sorted(kept) == list(range(len(kept)))
     assert 0 < len(kept) < 20
     assert (built.summary.first_seq, built.summary.last_seq) == (1, 20)
+
+
+def test_summary_does_not_repeat_a_turn_that_is_shown(context, shown, turn, summary):
+    """A line goes where the turn that it quotes stands itself; without any line left there is no summary."""
+    turns = [turn(f"story number {number}") for number in range(4)]
+    quotes = [f"Ada said that {one.content}" for one in turns[:2]]
+    long_ago = "Ada said that there were boats"
+    held = summary("\n".join([long_ago, *quotes]), -5, 3, ranks=(0, 1, 2), line_seqs=(-5, turns[0].seq, turns[1].seq))
+    built = context(*turns, summary=held)
+    assert long_ago in shown(built)
+    assert not any(quote in shown(built) for quote in quotes)
+    assert (
+        context(
+            *turns, summary=summary("\n".join(quotes), 0, 3, ranks=(0, 1), line_seqs=(turns[0].seq, turns[1].seq))
+        ).summary
+        is None
+    )

@@ -166,8 +166,9 @@ def test_pieces_fit_overlap_and_cover_any_text(sizes: list[tuple[int, int]], roo
     assert max(len(piece) for piece in held) <= room
     assert found[0] == text[: len(found[0])]
     assert text.endswith(found[-1])
-    if len(found) < PIECES_MAX:
-        assert {token for _, token in tokens} == {token for piece in held for token in piece}
+    if len(found) == PIECES_MAX:
+        return  # a sample of the text, spread over it: neighbours need not touch
+    assert {token for _, token in tokens} == {token for piece in held for token in piece}
     for before, after in itertools.pairwise(held):
         overlap = min(OVERLAP_TOKENS, room // 4)
         assert overlap <= len(set(before) & set(after)) <= 2 * overlap

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,8 @@ def test_a_read_with_a_receipt_waits_for_the_write(calm: Running) -> None:
 @pytest.mark.parametrize("summarised", [False, True])
 def test_every_turn_of_a_long_session_is_shown_covered_or_dropped(calm: Running, summarised: bool) -> None:
     session, total = f"long-{summarised}", WINDOW_TURNS_MAX + OLDER_LISTED_MAX
+    if summarised:  # something that the summary quotes and no window reaches
+        calm.append(session, session, "Never book anything that costs more than 4850 euros.")
     talk(calm, session, session, 0, 1_000)
     talk(calm, session, session, 1_000, total)
     if summarised:
@@ -199,6 +202,7 @@ def test_every_turn_of_a_long_session_is_shown_covered_or_dropped(calm: Running,
         assert len(shown) + len(dropped) == total
     if summarised:
         assert "afterthought 2" in texts(context)
+        assert "4850 euros" in texts(context)
 
 
 def page(running: Running, session: str, index: int) -> list[dict[str, Any]]:
@@ -285,3 +289,29 @@ def wait_for_summary(running: Running, after: Any) -> dict[str, Any]:
             return answer.json()
         time.sleep(0.05)
     raise AssertionError("no summary came")
+
+
+def test_explain_says_why_a_turn_was_retrieved(calm: Running) -> None:
+    calm.append("explained", "s", "The spare key is under the blue stone.", *[f"small talk {n}" for n in range(30)])
+    asked = {"session_id": "s", "budget": 600}
+    plain = calm.context("explained", "Where is the spare key?", **asked)["retrieved"][0]
+    told = calm.context("explained", "Where is the spare key?", explain=True, **asked)["retrieved"][0]
+    assert "content" not in plain
+    assert "scores" not in plain
+    assert told["content"] == "The spare key is under the blue stone."
+    assert told["role"] == "user"
+    assert sum(told["scores"].values()) == pytest.approx(told["score"], abs=1e-3)
+
+
+def test_a_fact_of_a_class_holds_as_long_as_the_class(calm: Running) -> None:
+    def days(**fact: Any) -> float | None:
+        written = calm.ok("PUT", "/v1/users/classed/facts/one", json={"value": "x", **fact})
+        if written["expires_at"] is None:
+            return None
+        start, end = (datetime.fromisoformat(written[name]) for name in ("written_at", "expires_at"))
+        return (end - start).total_seconds() / 86_400
+
+    assert [days(entity_class=name) for name in ("orders", "preferences", "identity")] == [1, 30, 90]
+    assert days(entity_class="orders", ttl_seconds=3_600) == pytest.approx(1 / 24)
+    assert days(entity_class="hobbies") is None
+    assert days() is None
