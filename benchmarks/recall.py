@@ -90,7 +90,7 @@ def _write(client: Client, conversations: dict[str, Conversation], run: str) -> 
     everything = [entry for conversation in conversations.values() for entry in conversation.turns.values()]
     with tqdm(total=len(everything), unit=" turns", disable=None) as bar:
         for batch in batches(everything, BATCH_TURNS):
-            user, session, _ = batch[0]
+            user, session = batch[0].user, batch[0].session
             answer = client.append(run + user, session, [entry.turn for entry in batch], wait="indexed")
             receipts[user] = answer["receipt"]
             bar.update(len(batch))

@@ -1,8 +1,8 @@
 """The command line: `memstrata serve | keys | demo | ingest | search | context | bench`.
 
-Owns words and exit codes, no work of its own. Exit 0 only if what was asked was done, 1 if it failed, 2 for a wrong
-command line. Progress and notes go to standard error; with `--json` one JSON object is the last line of standard
-output. Engines are imported when they are asked for: `--engine local` never loads Ray.
+Owns what is said and the exit codes, no work of its own. Exit 0 only if what was asked was done, 1 if it failed, 2
+for a wrong command line (`arguments.py`). Progress and notes go to standard error; with `--json` one JSON object is
+the last line of standard output. Engines are imported when they are asked for: `--engine local` never loads Ray.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from serve_app.allocator import bound_arenas
+from serve_app.arguments import parser
 from serve_app.asgi import AsgiService
 from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
@@ -26,12 +28,8 @@ from serve_app.demo.tour import READY_S, Tour, take_tour
 from serve_app.errors import MemstrataError
 
 KEY_FILE = "admin.key"
-DEFAULT_URL = "http://127.0.0.1:8000"
-DEFAULT_BUDGET_TOKENS = 2_000
-PORT_WAIT_S = 10.0
-"""A service that was just killed may hold its port for some seconds."""
-
 PORT_POLL_S = 0.2
+NO_KEY = "no key: give --key or set MEMSTRATA_KEY"
 
 
 class UsageError(MemstrataError):
@@ -39,18 +37,26 @@ class UsageError(MemstrataError):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     try:
-        return args.run(args)  # type: ignore[no-any-return]
+        return COMMANDS[args.command](args)
     except MemstrataError as error:
-        print(f"memstrata: {error}", file=sys.stderr)
+        _note(f"memstrata: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
 
 
 def serve(args: argparse.Namespace) -> int:
+    _note(f"starting {args.data} at {_url(args)} …")
     _wait_for_port(args.host, args.port, args.port_wait)
+    status = _serve_on_engine(args)
+    if status == 0:
+        _note("stopped")
+    return status
+
+
+def _serve_on_engine(args: argparse.Namespace) -> int:
     compose = partial(compose_service, args.data, args.config)
     greet = partial(_in_background, partial(_greet, args))
     if args.engine == "local":
@@ -74,7 +80,10 @@ def compose_service(data: Path, config: Path | None) -> AsgiService:
 def create_key(args: argparse.Namespace) -> int:
     from serve_app.api.auth import KeyFile
 
+    was_there = args.data.exists()
     key_id, key = KeyFile(args.data).create(tenant=args.tenant, role=args.role, user=args.user)
+    if not was_there:
+        _note(f"made the folder {args.data}")
     made = {"key_id": key_id, "key": key, "tenant": args.tenant, "role": args.role, "user_id": args.user}
     _finish(args, made, f"{key}\n{key_id}: {args.role} of tenant {args.tenant}. The key is not shown again.")
     return 0
@@ -90,14 +99,16 @@ def demo(args: argparse.Namespace) -> int:
 def ingest(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from serve_app.client.conversations import read_entries
     from serve_app.client.ingest import ingest as write
+    from serve_app.client.ingest import survey
 
-    total = sum(1 for _ in read_entries(args.file))
-    with _client(args) as client, tqdm(total=total, unit=" turns", disable=None) as bar:
+    found = survey(args.file)
+    if found.without_id:
+        _note(f"{found.without_id} of {found.turns} turns have no id: writing the file again would store them again")
+    with _client(args) as client, tqdm(total=found.turns, unit=" turns", disable=None) as bar:
         done = write(client, args.file, bar.update)
     for line in done.rejected:
-        print(f"rejected: {line}", file=sys.stderr)
+        _note(f"rejected: {line}")
     counts = {status: done.statuses[status] for status in ("stored", "duplicate", "rejected")}
     _finish(args, counts, ", ".join(f"{count} {status}" for status, count in counts.items()))
     return 0 if done.complete else 1
@@ -113,6 +124,7 @@ def search(args: argparse.Namespace) -> int:
 
 def context(args: argparse.Namespace) -> int:
     body = {"user_id": args.user, "query": args.query, "budget_tokens": args.budget, "format": args.format}
+    body["explain"] = True
     chosen = {"session_id": args.session, "system": args.system}
     with _client(args) as client:
         answer = client.context(body | {name: value for name, value in chosen.items() if value})
@@ -123,7 +135,7 @@ def context(args: argparse.Namespace) -> int:
 def bench_recall(args: argparse.Namespace) -> int:
     from benchmarks import recall
 
-    with Client(args.url, args.key) as client:
+    with Client(args.url, _given_key(args) or _no_key()) as client:
         measured = recall.measure(client, args.data, args.mode)
     _finish(args, measured, recall.table(measured))
     return 0
@@ -132,36 +144,69 @@ def bench_recall(args: argparse.Namespace) -> int:
 def bench_latency(args: argparse.Namespace) -> int:
     from benchmarks import latency
 
-    with Client(args.url, args.key) as client:
+    with Client(args.url, _given_key(args) or _no_key()) as client:
         measured = latency.measure(client, args.turns, args.repeats)
     _finish(args, measured, latency.table(measured))
     return 0
 
 
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "serve": serve,
+    "keys create": create_key,
+    "demo": demo,
+    "ingest": ingest,
+    "search": search,
+    "context": context,
+    "bench recall": bench_recall,
+    "bench latency": bench_latency,
+}
+
+
 def _greet(args: argparse.Namespace) -> None:
-    """Say where the service is, once it is there; with --demo, take the tour."""
-    host = "127.0.0.1" if args.host == "0.0.0.0" else args.host
-    url = f"http://[{host}]:{args.port}" if ":" in host else f"http://{host}:{args.port}"
+    """Say where the service is, once it is there; with --demo, take the tour first."""
+    url = _url(args)
     try:
         with Client(url) as client:
             client.wait_ready(READY_S)
-        print(_addresses(args, url), flush=True)
-        if args.demo:
-            with Client(url, _key_of(args)) as client:
-                print(f"\n{_tour_text(take_tour(client))}\n\n{_addresses(args, url)}", flush=True)
     except MemstrataError as error:
-        print(f"memstrata: {error}", file=sys.stderr)
+        _note(f"memstrata: {error}")
+        return
+    if args.demo:
+        _show_tour(args, url)
+    print(_addresses(args.data, url), flush=True)
 
 
-def _addresses(args: argparse.Namespace, url: str) -> str:
-    key = args.data / KEY_FILE
-    return (
-        f"Memstrata serves {args.data} at {url}\n"
-        f"  API documentation  {url}/docs\n"
-        f"  key                {key}\n"
-        f'  try                curl -H "Authorization: Bearer $(cat {key})" {url}/v1/sessions?user_id=lin\n'
-        f"  Ctrl-C stops it; what is stored stays."
+def _show_tour(args: argparse.Namespace, url: str) -> None:
+    try:
+        with Client(url, _given_key(args) or _kept_key(args.data)) as client:
+            print(f"{_tour_text(take_tour(client))}\n", flush=True)
+    except MemstrataError as error:
+        _note(f"memstrata: the demo ended: {error}")
+
+
+def _url(args: argparse.Namespace) -> str:
+    host = "127.0.0.1" if args.host == "0.0.0.0" else args.host
+    return f"http://[{host}]:{args.port}" if ":" in host else f"http://{host}:{args.port}"
+
+
+def _addresses(data: Path, url: str) -> str:
+    return "\n".join(
+        [
+            f"Memstrata serves {data} at {url}",
+            f"  API documentation  {url}/docs",
+            *_key_lines(data, url),
+            "  Ctrl-C stops it; what is stored stays.",
+        ]
     )
+
+
+def _key_lines(data: Path, url: str) -> list[str]:
+    """Where the first key is, and what to do with it. A store whose first key was made by hand keeps none."""
+    key = data / KEY_FILE
+    if not key.exists():
+        return [f"  key                one made by `memstrata keys create --data {shlex.quote(str(data))}`"]
+    header = f'-H "Authorization: Bearer $(cat {shlex.quote(str(key))})"'
+    return [f"  key                {key}", f"  try                curl {header} '{url}/v1/sessions?user_id=lin'"]
 
 
 def _tour_text(tour: Tour) -> str:
@@ -183,21 +228,30 @@ def _style() -> Style:
     return COLOUR if sys.stdout.isatty() and "NO_COLOR" not in os.environ else PLAIN
 
 
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def _client(args: argparse.Namespace) -> Client:
-    return Client(args.url, _key_of(args))
+    return Client(args.url, _given_key(args) or _kept_key(args.data))
 
 
-def _key_of(args: argparse.Namespace) -> str:
-    """From --key, MEMSTRATA_KEY, or the first key that a service left in its data folder."""
-    given = getattr(args, "key", None) or os.environ.get("MEMSTRATA_KEY")
-    if given:
-        return str(given)
-    if args.data is None:
-        raise UsageError("no key: give --key, set MEMSTRATA_KEY, or name the data folder with --data")
+def _given_key(args: argparse.Namespace) -> str | None:
+    return getattr(args, "key", None) or os.environ.get("MEMSTRATA_KEY")
+
+
+def _kept_key(folder: Path | None) -> str:
+    """The first key that a service left in its data folder."""
+    if folder is None:
+        raise UsageError(f"{NO_KEY}, or name the service's data folder with --data")
     try:
-        return str((args.data / KEY_FILE).read_text().strip())
+        return (folder / KEY_FILE).read_text().strip()
     except OSError as error:
-        raise UsageError(f"no key: {args.data / KEY_FILE} cannot be read; give --key or set MEMSTRATA_KEY") from error
+        raise UsageError(f"{NO_KEY}; {folder / KEY_FILE} cannot be read") from error
+
+
+def _no_key() -> NoReturn:
+    raise UsageError(NO_KEY)
 
 
 def _wait_for_port(host: str, port: int, seconds: float) -> None:
@@ -212,95 +266,6 @@ def _wait_for_port(host: str, port: int, seconds: float) -> None:
 
 def _in_background(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="greeting", daemon=True).start()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="memstrata", description="A memory and context service for AI applications.")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    _serve_words(commands.add_parser("serve", help="serve a data folder"))
-    keys = commands.add_parser("keys", help="API keys of a data folder").add_subparsers(required=True, metavar="action")
-    _key_words(keys.add_parser("create", help="make a key; a running service takes it at once"))
-    tour = _remote(commands.add_parser("demo", help="write a sample conversation and show a context for it"))
-    tour.set_defaults(run=demo)
-    ingesting = _remote(commands.add_parser("ingest", help="write a file of turns (JSON lines)"))
-    ingesting.add_argument("file", type=Path)
-    ingesting.set_defaults(run=ingest)
-    _search_words(_remote(commands.add_parser("search", help="find turns of a user")))
-    _context_words(_remote(commands.add_parser("context", help="build a context for a query")))
-    suites = commands.add_parser("bench", help="measure a running service").add_subparsers(
-        required=True, metavar="suite"
-    )
-    _recall_words(suites.add_parser("recall", help="how many of the turns that answer a query are found"))
-    _latency_words(suites.add_parser("latency", help="how long one client waits"))
-    return parser
-
-
-def _serve_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="folder of the store; made if it is not there")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (0.0.0.0: every interface)")
-    parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--port-wait", type=float, default=PORT_WAIT_S, help="seconds to wait for a port in use")
-    parser.add_argument("--engine", choices=("ray", "local"), default="ray", help="Ray Serve, or one process")
-    parser.add_argument("--config", type=Path, help="TOML file of settings")
-    parser.add_argument("--demo", action="store_true", help="take the demo's tour once ready, and go on serving")
-    parser.set_defaults(run=serve)
-
-
-def _key_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--tenant", required=True)
-    parser.add_argument("--user", help="bind the key to one user")
-    parser.add_argument("--role", choices=("app", "admin", "operator"), default="app")
-    parser.add_argument("--json", action="store_true")
-    parser.set_defaults(run=create_key)
-
-
-def _search_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", required=True)
-    parser.add_argument("--session")
-    parser.add_argument("-k", type=int, default=10)
-    parser.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid")
-    parser.add_argument("query")
-    parser.set_defaults(run=search)
-
-
-def _recall_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="folder with conversations.jsonl and queries.jsonl")
-    parser.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid")
-    _measured(parser).set_defaults(run=bench_recall)
-
-
-def _latency_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--turns", type=int, default=5_000, help="length of the long session")
-    parser.add_argument("--repeats", type=int, default=200, help="requests of each kind")
-    _measured(parser).set_defaults(run=bench_latency)
-
-
-def _measured(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Words of every suite: which service, and with which key."""
-    parser.add_argument("--url", default=os.environ.get("MEMSTRATA_URL", DEFAULT_URL))
-    parser.add_argument("--key", default=os.environ.get("MEMSTRATA_KEY", ""), help="API key; else MEMSTRATA_KEY")
-    parser.add_argument("--json", action="store_true", help="print one JSON object last")
-    return parser
-
-
-def _context_words(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--user", required=True)
-    parser.add_argument("--session")
-    parser.add_argument("--budget", type=int, default=DEFAULT_BUDGET_TOKENS, help="tokens")
-    parser.add_argument("--system", help="the application's own system text")
-    parser.add_argument("--format", choices=("openai", "anthropic", "text"), default="openai")
-    parser.add_argument("query")
-    parser.set_defaults(run=context)
-
-
-def _remote(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Words of every command that talks to a running service."""
-    parser.add_argument("--url", default=os.environ.get("MEMSTRATA_URL", DEFAULT_URL))
-    parser.add_argument("--key", help="API key; else MEMSTRATA_KEY, else the one in --data")
-    parser.add_argument("--data", type=Path, help="data folder of the service, to take its first key from")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    return parser
 
 
 if __name__ == "__main__":

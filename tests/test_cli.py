@@ -1,9 +1,11 @@
 """The command line: words, exit codes, one JSON object last."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -11,11 +13,10 @@ from serve_app import cli
 from tests.client.answering import Answering
 from tests.demo.test_show import CONTEXT
 
-FOUND = {"results": [{"session_id": "s1", "id": "t-3", "content": "预算 9000 元", "scores": {"dense": 0.5}}]}
+COMMAND = [sys.executable, "-m", "serve_app.cli"]
 READY = {
     "/readyz": [(200, {}, {})],
     "/v1/context": [(200, {}, CONTEXT)],
-    "/v1/search": [(200, {}, FOUND)],
 }
 
 
@@ -31,9 +32,17 @@ def no_settings_from_outside(monkeypatch):
 def test_keys_create_prints_the_key_once(tmp_path, capsys):
     words = ["keys", "create", "--data", str(tmp_path), "--tenant", "a", "--user", "u", "--json"]
     assert cli.main(words) == 0
-    made = json.loads(capsys.readouterr().out.splitlines()[-1])
+    said = capsys.readouterr()
+    assert said.err == ""
+    made = json.loads(said.out.splitlines()[-1])
     assert (made["tenant"], made["role"], made["user_id"]) == ("a", "app", "u")
     assert made["key"] not in (tmp_path / "keys.json").read_text()
+
+
+def test_keys_create_says_that_it_made_the_folder(tmp_path, capsys):
+    data = tmp_path / "mistyped"
+    assert cli.main(["keys", "create", "--data", str(data), "--tenant", "a"]) == 0
+    assert f"made the folder {data}" in capsys.readouterr().err
 
 
 def test_search_prints_the_answer_as_json(capsys):
@@ -47,7 +56,10 @@ def test_search_prints_the_answer_as_json(capsys):
 def test_context_is_shown_to_a_person(capsys):
     with Answering(READY) as service:
         assert cli.main(["context", "--url", service.url, "--key", "k", "--user", "u", "where"]) == 0
-    assert "300 of 1000 tokens" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "300 of 1000 tokens" in out
+    assert "预算 9000 元" in out
+    assert service.asked[0][3]["explain"] is True
 
 
 def test_a_refusal_is_exit_1_with_its_code(capsys):
@@ -65,9 +77,12 @@ def test_the_key_is_taken_from_the_data_folder(tmp_path):
     assert service.asked[0][2]["Authorization"] == "Bearer from-file"
 
 
-def test_no_key_at_all_is_said(capsys):
-    assert cli.main(["search", "--user", "u", "x"]) == 1
-    assert "MEMSTRATA_KEY" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "words", [["search", "--user", "u", "x"], ["bench", "latency"], ["bench", "recall", "--data", "no-such-folder"]]
+)
+def test_no_key_at_all_is_said(capsys, words):
+    assert cli.main(words) == 1
+    assert "no key: give --key or set MEMSTRATA_KEY" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("status", "told"), [("stored", "30 of 30 stored"), ("duplicate", "stored already")])
@@ -75,6 +90,23 @@ def test_demo_tells_a_second_tour_from_a_first(capsys, status, told):
     with Answering({**READY, "/v1/sessions": stored(status)}) as service:
         assert cli.main(["demo", "--url", service.url, "--key", "k"]) == 0
     assert told in capsys.readouterr().out
+
+
+def test_demo_asks_once(capsys):
+    with Answering({**READY, "/v1/sessions": stored("stored")}) as service:
+        cli.main(["demo", "--url", service.url, "--key", "k"])
+    assert [path for _, path, *_ in service.asked if not path.startswith(("/v1/sessions", "/readyz"))] == [
+        "/v1/context"
+    ]
+    assert service.asked[-1][3]["explain"] is True
+
+
+def test_ingest_of_turns_without_ids_warns(tmp_path, capsys):
+    path = tmp_path / "turns.jsonl"
+    path.write_text(json.dumps({"user_id": "u", "session_id": "s", "role": "user", "content": "x"}))
+    with Answering({"/v1/sessions": stored("stored")}) as service:
+        assert cli.main(["ingest", "--url", service.url, "--key", "k", str(path)]) == 0
+    assert "1 of 1 turns have no id" in capsys.readouterr().err
 
 
 def test_ingest_of_a_rejected_turn_is_exit_1(tmp_path, capsys):
@@ -105,5 +137,82 @@ def test_a_taken_port_is_named(capsys, tmp_path):
 
 
 def test_a_wrong_command_line_is_exit_2():
-    done = subprocess.run([sys.executable, "-m", "serve_app.cli", "no-such-command"], capture_output=True, check=False)
+    done = subprocess.run([*COMMAND, "no-such-command"], capture_output=True, check=False)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--version"], "memstrata 0."),
+        (["serve", "--help"], "port to listen on (default: 8000)"),
+        (["search", "--help"], "lexical: by words alone (default: hybrid)"),
+        (["keys", "create", "--help"], "admin: also the keys of its tenant"),
+        (["ingest", "--help"], "one turn a line: user_id, session_id, role, content"),
+    ],
+)
+def test_help_says(capsys, monkeypatch, words, told):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert told in out
+    assert "default: None" not in out
+    assert "default: False" not in out
+
+
+def test_help_does_not_show_the_key(capsys, monkeypatch):
+    monkeypatch.setenv("MEMSTRATA_KEY", "ms_secret")
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "latency", "--help"])
+    assert "ms_secret" not in capsys.readouterr().out
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Runs a service of the hash encoder until it has said how it is stopped; gives what it said, after SIGTERM."""
+    data, config = tmp_path / "d a", tmp_path / "memstrata.toml"
+    config.write_text('[encoder]\nmodel = "hash"\n')
+
+    def run(*more):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        words = ["serve", "--engine", "local", "--data", data, "--port", str(port), "--config", config, *more]
+        with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+            alarm = threading.Timer(60, service.kill)
+            alarm.start()
+            out = "".join(iter_until(service.stdout, "Ctrl-C stops it"))
+            service.terminate()
+            rest, err = service.communicate()
+            alarm.cancel()
+        return service.returncode, out + rest, err
+
+    run.data = data
+    return run
+
+
+def iter_until(lines, told):
+    for line in lines:
+        yield line
+        if told in line:
+            return
+
+
+def test_serve_says_where_it_is_once_and_how_it_ended(serve):
+    status, out, err = serve("--demo")
+    assert status == 0
+    assert [err.splitlines()[0].startswith("starting"), err.splitlines()[-1]] == [True, "stopped"]
+    assert out.count("Memstrata serves") == 1
+    assert out.index("include breakfast?") < out.index("Memstrata serves")
+    curl = next(line for line in out.splitlines() if line.startswith("  try")).removeprefix("  try").split("$(cat ")[1]
+    assert curl.startswith(f"'{serve.data}/admin.key')")
+    assert re.search(r" 'http://127.0.0.1:\d+/v1/sessions\?user_id=lin'$", curl)
+
+
+def test_serve_names_no_key_file_that_is_not_there(serve):
+    assert cli.main(["keys", "create", "--data", str(serve.data), "--tenant", "a"]) == 0
+    _, out, _ = serve()
+    assert "admin.key" not in out
+    assert "curl" not in out
+    assert f"memstrata keys create --data '{serve.data}'" in out

@@ -20,11 +20,12 @@ SET_BY_SERVICE = ("user_id", "session_id", "kind", "seq", "expires_at", "arrived
 
 
 class Entry(NamedTuple):
-    """One turn, and whose it is."""
+    """One turn, whose it is, and the line of the file that it is from."""
 
     user: str
     session: str
     turn: Json
+    line: int = 0
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
@@ -33,7 +34,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield from _entry(line, f"{path}:{number}")
+                    yield from (entry._replace(line=number) for entry in _entry(line, f"{path}:{number}"))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{path}: {error}") from error
 
@@ -52,7 +53,7 @@ def batches(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
 
 def _entry(line: str, where: str) -> list[Entry]:
     try:
-        row = json.loads(line)
+        row = json.loads(line.rstrip())
         if not isinstance(row, dict):
             raise InvalidRequest(f"{where}: not a JSON object")
         if row.get("kind", "turn") not in ("turn", "a", "b"):
@@ -61,7 +62,7 @@ def _entry(line: str, where: str) -> list[Entry]:
     except KeyError as error:
         raise InvalidRequest(f"{where}: the field {error} is missing") from error
     except json.JSONDecodeError as error:
-        raise InvalidRequest(f"{where}: {error}") from error
+        raise InvalidRequest(f"{where}: no JSON, column {error.colno}: {error.msg}") from error
 
 
 def _of_api(row: Json) -> Entry:

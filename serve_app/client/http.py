@@ -12,6 +12,9 @@ import httpx
 from serve_app.errors import MemstrataError
 
 TRIES = 6
+CONNECT_TRIES = 2
+"""Where nobody listens: one more try, for a service that is just being started again."""
+
 RETRY_AFTER_S = 1.0
 RETRY_AFTER_S_MAX = 30.0
 RETRIED = (429, 500, 503)
@@ -81,19 +84,19 @@ class Client:
         return str(self._send(f"/v1/users/{quote(user, safe='')}", {}, "DELETE")["erasure_id"])
 
     def _send(self, path: str, body: Json, method: str = "POST") -> Json:
-        for left in reversed(range(TRIES)):
-            answer = self._ask(method, path, body, last=left == 0)
-            if answer is not None and (answer.status_code not in RETRIED or left == 0):
+        for tried in range(1, TRIES + 1):
+            answer = self._ask(method, path, body, tried)
+            if answer is not None and (answer.status_code not in RETRIED or tried == TRIES):
                 return _read(answer)
             time.sleep(_retry_after(answer))
         raise AssertionError("unreachable: the last try gives or raises")
 
-    def _ask(self, method: str, path: str, body: Json, *, last: bool) -> httpx.Response | None:
+    def _ask(self, method: str, path: str, body: Json, tried: int) -> httpx.Response | None:
         try:
             return self._http.request(method, path, json=body)
         except httpx.TransportError as error:
-            if last:
-                raise Unreachable(f"{self.url} cannot be reached: {error}") from error
+            if tried >= (CONNECT_TRIES if isinstance(error, httpx.ConnectError) else TRIES):
+                raise Unreachable(f"{self.url} cannot be reached ({error}); is the service running?") from error
             return None
 
 

@@ -6,12 +6,30 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
-from serve_app.client.conversations import batches, read_entries
-from serve_app.client.http import Client
+from serve_app.client.conversations import Entry, batches, read_entries
+from serve_app.client.http import Client, Json, Refused, Unreachable
+from serve_app.errors import MemstrataError
 
 BATCH_TURNS = 100
 EXAMPLES_MAX = 5
+
+
+class IngestStopped(MemstrataError):
+    """A batch was not taken; `code` is why. Says which lines of the file it came from."""
+
+    def __init__(self, path: Path, batch: list[Entry], why: MemstrataError, *, first: bool) -> None:
+        self.code = why.code
+        before = "nothing was written before" if first else "the lines before are written"
+        super().__init__(f"{path}: lines {batch[0].line} to {batch[-1].line} were not taken ({before}): {why}")
+
+
+class Survey(NamedTuple):
+    """What a file holds."""
+
+    turns: int
+    without_id: int
 
 
 @dataclass
@@ -26,19 +44,34 @@ class Ingested:
         return not self.statuses["rejected"]
 
 
+def survey(path: Path) -> Survey:
+    """Read the whole file once, and write nothing. Raises InvalidRequest for a line that cannot be read."""
+    named = Counter("id" in entry.turn for entry in read_entries(path))
+    return Survey(named.total(), named[False])
+
+
 def ingest(client: Client, path: Path, advance: Callable[[int], object]) -> Ingested:
     """Write every turn of `path`; `advance` is told the turns of each batch once they are durable.
 
-    Raises InvalidRequest for a line that cannot be read, Refused, Unreachable; what came before is stored, and a
-    repeat finds it as duplicates.
+    Raises InvalidRequest for a line that cannot be read, IngestStopped for a batch that was not taken; what came
+    before is stored, and a repeat finds those that have ids as duplicates.
     """
     done = Ingested()
     for batch in batches(read_entries(path), BATCH_TURNS):
-        user, session, _ = batch[0]
-        answer = client.append(user, session, [entry.turn for entry in batch])
-        for result in answer["results"]:
+        try:
+            results = _written(client, batch)
+        except (Refused, Unreachable) as error:
+            raise IngestStopped(path, batch, error, first=not done.statuses) from error
+        for result in results:
             done.statuses[result["status"]] += 1
             if result["status"] == "rejected" and len(done.rejected) < EXAMPLES_MAX:
-                done.rejected.append(f"{session} {result['id']}: {result.get('error')}")
+                done.rejected.append(f"{batch[0].session} {result['id']}: {result.get('error')}")
         advance(len(batch))
     return done
+
+
+def _written(client: Client, batch: list[Entry]) -> list[Json]:
+    """What became of each turn of the batch."""
+    answer = client.append(batch[0].user, batch[0].session, [entry.turn for entry in batch])
+    results: list[Json] = answer["results"]
+    return results

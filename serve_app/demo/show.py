@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +14,12 @@ TEXT_CELLS = 100
 MESSAGE_CHARACTERS_MAX = 4_000
 RETRIEVED_MAX = 10
 DROPPED_MAX = 10
+SCORE_DIGITS = 3
+SHARES = "tokens used / share of the budget; a zone may use what the others leave"
+ARMS = (
+    "dense: meaning, bm25: words, _window: with the turns before and after, "
+    "code: exact ids, speaker, date; the score is their sum"
+)
 ZONES = ("system", "facts", "summary", "retrieved", "recent", "query")
 
 
@@ -50,7 +57,7 @@ def show_results(answer: Json, style: Style = PLAIN) -> str:
 def _zones(context: Json, style: Style) -> str:
     zones, budget, context_id = context["zones"], context["budget_tokens"], context["context_id"]
     head = f"{style.bold}Context{style.off}  {context['total_tokens']} of {budget} tokens"
-    lines = [f"{head}  {style.dim}{context_id}{style.off}"]
+    lines = [f"{head}  {style.dim}{context_id}{style.off}", f"  {style.dim}{SHARES}{style.off}"]
     for name in sorted(zones, key=lambda zone: ZONES.index(zone) if zone in ZONES else len(ZONES)):
         tokens, share = zones[name]["tokens"], zones[name]["budget"]
         lines.append(f"  {name:<10}{_bar(tokens, share, budget, style)} {tokens:>6} / {share}")
@@ -74,7 +81,7 @@ def _level(degradation: Json) -> str:
 def _retrieved(hits: list[Json], style: Style, most: int = RETRIEVED_MAX) -> str:
     if not hits:
         return ""
-    lines = [f"{style.bold}Retrieved{style.off}  {len(hits)} turns"]
+    lines = [f"{style.bold}Retrieved{style.off}  {len(hits)} turns", f"  {style.dim}{ARMS}{style.off}"]
     for hit in hits[:most]:
         lines += _hit(hit, style)
     if len(hits) > most:
@@ -83,7 +90,7 @@ def _retrieved(hits: list[Json], style: Style, most: int = RETRIEVED_MAX) -> str
 
 
 def _hit(hit: Json, style: Style) -> list[str]:
-    text = str(hit.get("content") or hit.get("text") or "")
+    text = str(hit.get("content") or "")
     return [
         f"  {style.accent}{_number(hit.get('score'))}{style.off}  {_source(hit)}",
         *_wrapped(text, "         ", TEXT_CELLS, lines_max=2),
@@ -94,7 +101,7 @@ def _hit(hit: Json, style: Style) -> list[str]:
 def _why(hit: Json) -> str:
     """The arms that found it, with their own scores where the answer has them."""
     scores = hit.get("scores") or {}
-    arms = [f"{name} {_number(value)}" for name, value in scores.items() if isinstance(value, (int, float)) and value]
+    arms = [f"{name} {_number(value)}" for name, value in scores.items() if round(value, SCORE_DIGITS)]
     return ", ".join(arms) or str(hit.get("tier", ""))
 
 
@@ -119,13 +126,24 @@ def _dropped(dropped: list[Json], style: Style) -> str:
 def _messages(context: Json, style: Style) -> str:
     lines = [f"{style.bold}Messages{style.off}  as they go to the model"]
     for message in _all_messages(context):
-        content = message.get("content")
-        text = content if isinstance(content, str) else "" if content is None else str(content)
-        if message.get("tool_calls"):
-            text += f"\n→ {message['tool_calls']}"
         lines.append(f"  {style.accent}{message['role']}{style.off}")
-        lines += _wrapped(_cut(text), "    ", TEXT_CELLS)
+        lines += _wrapped(_cut(_said(message)), "    ", TEXT_CELLS)
     return "\n".join(lines)
+
+
+def _said(message: Json) -> str:
+    """Its text and its tool calls, a line each; content may be a string, nothing, or Anthropic's blocks."""
+    content = message.get("content") or ""
+    parts = [content] if isinstance(content, str) else [_block(block) for block in content]
+    called = [call["function"] for call in message.get("tool_calls") or []]
+    return "\n".join(filter(None, [*parts, *(f"→ {one['name']}({one['arguments']})" for one in called)]))
+
+
+def _block(block: Json) -> str:
+    if block["type"] == "tool_use":
+        arguments = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"))
+        return f"→ {block['name']}({arguments})"
+    return str(block.get("text") or block.get("content") or "")
 
 
 def _all_messages(context: Json) -> Iterator[Json]:
@@ -148,5 +166,5 @@ def _cut(text: str) -> str:
     return text if len(text) <= MESSAGE_CHARACTERS_MAX else text[:MESSAGE_CHARACTERS_MAX] + " …"
 
 
-def _number(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.{SCORE_DIGITS}f}"

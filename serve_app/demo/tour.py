@@ -16,10 +16,9 @@ CONVERSATION = Path(__file__).with_name("conversation.jsonl")
 USER = "lin"
 SESSION = "kyoto-changes"
 SYSTEM = "You are a travel concierge. Keep every limit that the traveller has set."
-QUERY = "妈妈的过敏和酒店预算上限是多少?订单 ZX-81Q 包含早餐吗?"
+QUERY = "What may the hotel cost at most, what is my mother allergic to, and does order ZX-81Q include breakfast?"
 BUDGET_TOKENS = 1_000
 BATCH_TURNS = 100
-FOUND_MAX = 100
 READY_S = 120.0
 
 
@@ -41,7 +40,7 @@ def take_tour(client: Client) -> Tour:
     client.wait_ready(READY_S)
     written: Counter[str] = Counter()
     for batch in batches(read_entries(CONVERSATION), BATCH_TURNS):
-        user, session, _ = batch[0]
+        user, session = batch[0].user, batch[0].session
         answer = client.append(user, session, [entry.turn for entry in batch], wait="indexed")
         written.update(result["status"] for result in answer["results"])
     client.refresh_summary(USER, SESSION)
@@ -53,12 +52,4 @@ def take_tour(client: Client) -> Tour:
         "budget_tokens": BUDGET_TOKENS,
         "explain": True,
     }
-    found = client.search({"user_id": USER, "query": QUERY, "k": FOUND_MAX, "explain": True})
-    return Tour(written, request, _explained(client.context(request), found["results"]))
-
-
-def _explained(context: Json, results: list[Json]) -> Json:
-    """The context, its retrieved turns with the text and the scores that a search for the same query tells."""
-    told = {(result["session_id"], result["id"]): result for result in results}
-    retrieved = [told.get((hit.get("session_id"), hit["id"]), {}) | hit for hit in context["retrieved"]]
-    return context | {"retrieved": retrieved}
+    return Tour(written, request, client.context(request))

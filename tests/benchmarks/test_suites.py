@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks import latency, recall
-from serve_app.client.http import Client
+from serve_app.client.http import Client, Json
 from tests.api.running import Running
 
 PETS = {"cat": "Biscuit hides from thunder", "dog": "Rex digs up tulips", "parrot": "Kiwi repeats the doorbell"}
@@ -63,6 +63,39 @@ def test_recall_counts_what_is_not_found(client: Client, data: Path) -> None:
     queries[1] |= {"query": "thunder", "evidence": ["turn-dog", "turn-cat"]}
     (data / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     assert recall.measure(client, data, "lexical")["groups"]["all"]["recall@5"] == pytest.approx(2.5 / 3, abs=1e-4)
+
+
+class Heard(Client):
+    """Keeps what it is asked: queries, and the kind of user of each append of one turn."""
+
+    def __init__(self, url: str, key: str) -> None:
+        super().__init__(url, key)
+        self.queries: list[str] = []
+        self.appends: list[str] = []
+
+    def search(self, body: Json) -> Json:
+        self.queries.append(body["query"])
+        return super().search(body)
+
+    def append(self, user: str, session: str, turns: list[Json], wait: str = "durable") -> Json:
+        if wait == "durable":
+            self.appends.append(user.rpartition("-")[2])
+        return super().append(user, session, turns, wait)
+
+
+def test_a_second_run_asks_other_queries(service: Running) -> None:
+    """So that the first run's vectors, which the service still holds, do not help it."""
+    url = service.listen()
+    with Heard(url, service.key) as first, Heard(url, service.key) as second:
+        seeds = {latency.measure(client, turns=1, repeats=1)["seed"] for client in (first, second)}
+    assert len(seeds) == 2
+    assert set(first.queries) & set(second.queries) == {latency.CACHED_QUERY}
+
+
+def test_appends_to_either_session_take_turns(service: Running) -> None:
+    with Heard(service.listen(), service.key) as client:
+        latency.measure(client, turns=1, repeats=3)
+    assert client.appends == ["short", "long"] * 4
 
 
 def test_latency_measures_each_kind(client: Client) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from serve_app.client.conversations import Entry, batches, read_entries
 from serve_app.client.http import Client
-from serve_app.client.ingest import ingest
+from serve_app.client.ingest import BATCH_TURNS, IngestStopped, Survey, ingest, survey
 from serve_app.errors import InvalidRequest
 from tests.client.answering import Answering
 
@@ -45,6 +45,7 @@ def test_a_data_set_turn(write):
             "content": "Look! [shares a photo: a dog]",
             "created_at": "2023-05-08T13:56:00Z",
         },
+        line=1,
     )
 
 
@@ -59,13 +60,20 @@ def test_an_offset_is_kept(write, timestamp):
 def test_an_exported_turn_is_written_anew(write):
     row = {"user_id": "u", "session_id": "s", "id": "1", "role": "tool", "data": {"n": 1}, "seq": 9, "kind": "turn"}
     fact = {"kind": "fact", "key": "name", "value": "Lin"}
-    assert list(read_entries(write(row, fact))) == [Entry("u", "s", {"id": "1", "role": "tool", "data": {"n": 1}})]
+    assert list(read_entries(write(row, fact))) == [Entry("u", "s", {"id": "1", "role": "tool", "data": {"n": 1}}, 1)]
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"conversation_id": "c"}', '{"role": "user"}'])
 def test_a_bad_line_is_named(write, line):
     with pytest.raises(InvalidRequest, match=r"turns.jsonl:2: "):
         list(read_entries(write(ROW, line)))
+
+
+def test_broken_json_names_one_line(write):
+    with pytest.raises(InvalidRequest) as said:
+        list(read_entries(write(ROW, '{"a":', ROW)))
+    assert str(said.value).count("line") == 0
+    assert "turns.jsonl:2: no JSON, column 6: Expecting value" in str(said.value)
 
 
 def test_a_missing_file_is_said(tmp_path):
@@ -88,3 +96,34 @@ def test_ingest_counts_what_became_of_each_turn(write):
     assert done.statuses == Counter(stored=1, rejected=1)
     assert (done.complete, seen) == (False, [2])
     assert done.rejected == ["c1/2 2: id_conflict"]
+
+
+def test_a_refused_batch_names_its_lines(write):
+    """After a blank line and a batch that is written."""
+    path = write("", *(ROW | {"dia_id": str(n)} for n in range(BATCH_TURNS + 2)))
+    taken = (201, {}, {"results": [{"id": "1", "status": "stored"}]})
+    refused = (422, {}, {"code": "invalid_request", "detail": "role"})
+    with (
+        Answering({"/v1/sessions": [taken, refused]}) as service,
+        Client(service.url) as client,
+        pytest.raises(
+            IngestStopped, match=r"lines 102 to 103 .*the lines before are written.*422 invalid_request: role"
+        ),
+    ):
+        ingest(client, path, lambda _: None)
+
+
+def test_a_refusal_of_the_first_batch_says_that_nothing_is_written(write):
+    refused = (403, {}, {"code": "forbidden"})
+    with (
+        Answering({"/v1/sessions": [refused]}) as service,
+        Client(service.url) as client,
+        pytest.raises(IngestStopped, match=r"lines 1 to 1 .*nothing was written") as stopped,
+    ):
+        ingest(client, write(ROW), lambda _: None)
+    assert stopped.value.code == "forbidden"
+
+
+def test_turns_without_an_id_are_counted(write):
+    turn = {"user_id": "u", "session_id": "s", "role": "user", "content": "x"}
+    assert survey(write(turn, turn | {"id": "1"}, turn)) == Survey(turns=3, without_id=2)

@@ -58,3 +58,10 @@ def test_retry_after_is_waited_for():
 def test_waiting_for_a_service_that_never_comes_ends():
     with Client("http://127.0.0.1:9") as client, pytest.raises(Unreachable):
         client.wait_ready(0.3)
+
+
+def test_a_call_to_nobody_fails_soon():
+    start = time.monotonic()
+    with Client("http://127.0.0.1:9") as client, pytest.raises(Unreachable, match="is the service running"):
+        client.search({"query": "q"})
+    assert time.monotonic() - start < 2

@@ -5,6 +5,7 @@ import json
 from serve_app.demo.show import COLOUR, show_context, show_results
 from serve_app.demo.tour import CONVERSATION
 
+CALL = {"id": "c", "type": "function", "function": {"name": "get_order", "arguments": '{"order_id":"ZX-81Q"}'}}
 CONTEXT = {
     "context_id": "ctx_1",
     "total_tokens": 300,
@@ -19,7 +20,7 @@ CONTEXT = {
         {
             "id": "t-3",
             "score": 0.8123,
-            "scores": {"dense": 0.7, "lexical": 0.0},
+            "scores": {"dense": 0.7, "bm25": 0.1123, "code": 0.0},
             "tier": "hot",
             "content": "预算 9000 元",
             "created_at": "2026-03-09T20:03:40+08:00",
@@ -29,7 +30,7 @@ CONTEXT = {
     ],
     "dropped": [{"zone": "retrieved", "id": f"t-{n}", "reason": "budget"} for n in range(12)],
     "messages": [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "user", "content": "line one\nline two"},
     ],
     "system": "Be kind.",
@@ -54,7 +55,13 @@ def test_a_bar_shows_use_and_what_is_left():
 
 def test_each_hit_says_why_when_and_what():
     text = show_context(CONTEXT)
-    assert "0.812  Lin · 2026-03-09 · s1 · t-3 · hot\n         预算 9000 元\n         dense 0.700\n" in text
+    assert "0.812  Lin · 2026-03-09 · s1 · t-3 · hot\n         预算 9000 元\n         dense 0.700, bm25 0.112\n" in text
+
+
+def test_what_the_figures_are_is_said_once():
+    text = show_context(CONTEXT)
+    for told in ("tokens used / share of the budget", "dense: meaning, bm25: words"):
+        assert text.count(told) == 1
 
 
 def test_what_was_left_out_is_listed_and_counted():
@@ -66,8 +73,19 @@ def test_what_was_left_out_is_listed_and_counted():
 
 def test_messages_are_whole():
     text = show_context(CONTEXT)
-    for part in ("Be kind.", "line one", "line two", "→ [{'id': 'c'}]"):
+    for part in ("Be kind.", "line one", "line two", '    → get_order({"order_id":"ZX-81Q"})\n'):
         assert part in text
+
+
+def test_blocks_of_anthropic_are_shown_alike():
+    call = {"type": "tool_use", "id": "c", "name": "get_order", "input": {"order_id": "ZX-81Q"}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "confirmed"}
+    messages = [
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]},
+        {"role": "user", "content": [result]},
+    ]
+    text = show_context(CONTEXT | {"messages": messages})
+    assert '    I look.\n    → get_order({"order_id":"ZX-81Q"})\n  user\n    confirmed' in text
 
 
 def test_colour_only_where_asked():

@@ -1,0 +1,150 @@
+"""The arguments of every command: their names, defaults and help. Pure: a command line in, a namespace out.
+
+`command` of the namespace names what to do ("serve", "keys create", "bench recall"); who does it is no matter here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+DEFAULT_BUDGET_TOKENS = 2_000
+PORT_WAIT_S = 10.0
+"""A service that was just killed may hold its port for some seconds."""
+
+MODE_HELP = "hybrid: by meaning and by words; dense: by meaning alone; lexical: by words alone"
+ROLE_HELP = "app: turns, search, context; admin: also the keys of its tenant; operator: also tenants, and every key"
+FILE_FORM = """\
+Write a file of JSON lines, one turn a line: user_id, session_id, role, content, and id, created_at, speaker if known;
+or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it."""
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Tells the defaults, but not that of an option that is off or empty."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Hands its way of telling help on to the commands below it."""
+
+    def __init__(self, **words: Any) -> None:
+        super().__init__(formatter_class=_Help, **words)
+
+
+def parser() -> argparse.ArgumentParser:
+    whole = _Parser(prog="memstrata", description="A memory and context service for AI applications.")
+    whole.add_argument("--version", action="version", version=f"memstrata {_version()}")
+    commands = whole.add_subparsers(required=True, metavar="command")
+    _serve(commands.add_parser("serve", help="serve a data folder"))
+    keys = commands.add_parser("keys", help="API keys of a data folder").add_subparsers(required=True, metavar="action")
+    _create_key(keys.add_parser("create", help="make a key; a running service takes it at once"))
+    demo = _remote(commands.add_parser("demo", help="write a sample conversation and show a context for it"))
+    demo.set_defaults(command="demo")
+    _ingest(_remote(commands.add_parser("ingest", help="write a file of turns (JSON lines)", description=FILE_FORM)))
+    _search(_remote(commands.add_parser("search", help="find turns of a user")))
+    _context(_remote(commands.add_parser("context", help="build a context for a query")))
+    suites = commands.add_parser("bench", help="measure a running service").add_subparsers(
+        required=True, metavar="suite"
+    )
+    _recall(_measured(suites.add_parser("recall", help="how many of the turns that answer a query are found")))
+    _latency(_measured(suites.add_parser("latency", help="how long one client waits")))
+    return whole
+
+
+def _version() -> str:
+    try:
+        return version("memstrata")
+    except PackageNotFoundError:
+        return "of a source folder that is not installed"
+
+
+def _serve(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, required=True, help="folder of the store; made if it is not there")
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on (0.0.0.0: every interface)")
+    command.add_argument("--port", type=int, default=8000, help="port to listen on")
+    command.add_argument("--port-wait", type=float, default=PORT_WAIT_S, help="seconds to wait for a port in use")
+    command.add_argument("--engine", choices=("ray", "local"), default="ray", help="Ray Serve, or one process")
+    command.add_argument("--config", type=Path, help="TOML file of settings")
+    command.add_argument("--demo", action="store_true", help="take the demo's tour once ready, and go on serving")
+    command.set_defaults(command="serve")
+
+
+def _create_key(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, required=True, help="data folder of the service; made if it is not there")
+    command.add_argument("--tenant", required=True, help="tenant that the key is for")
+    command.add_argument("--user", help="bind the key to one user")
+    command.add_argument("--role", choices=("app", "admin", "operator"), default="app", help=ROLE_HELP)
+    _json(command).set_defaults(command="keys create")
+
+
+def _ingest(command: argparse.ArgumentParser) -> None:
+    command.add_argument("file", type=Path, help="the file of turns")
+    command.set_defaults(command="ingest")
+
+
+def _search(command: argparse.ArgumentParser) -> None:
+    _asked(command)
+    command.add_argument("-k", type=int, default=10, help="how many turns to find at most")
+    command.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid", help=MODE_HELP)
+    command.set_defaults(command="search")
+
+
+def _context(command: argparse.ArgumentParser) -> None:
+    _asked(command)
+    command.add_argument("--budget", type=int, default=DEFAULT_BUDGET_TOKENS, help="tokens of the context at most")
+    command.add_argument("--system", help="the application's own system text")
+    command.add_argument(
+        "--format", choices=("openai", "anthropic", "text"), default="openai", help="whose messages, or one text"
+    )
+    command.set_defaults(command="context")
+
+
+def _recall(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, required=True, help="folder with conversations.jsonl and queries.jsonl")
+    command.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid", help=MODE_HELP)
+    command.set_defaults(command="bench recall")
+
+
+def _latency(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--turns", type=int, default=5_000, help="length of the long session")
+    command.add_argument("--repeats", type=int, default=200, help="requests of each kind")
+    command.set_defaults(command="bench latency")
+
+
+def _asked(command: argparse.ArgumentParser) -> None:
+    """Who asks what."""
+    command.add_argument("--user", required=True, help="whose turns")
+    command.add_argument("--session", help="session of the user")
+    command.add_argument("query", help="the text to find turns for")
+
+
+def _remote(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Of every command that talks to a running service."""
+    _service(command)
+    command.add_argument("--key", help="API key; else MEMSTRATA_KEY, else the one in --data")
+    command.add_argument("--data", type=Path, help="data folder of the service, to take its first key from")
+    return _json(command)
+
+
+def _measured(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Of every suite: which service, and with which key."""
+    _service(command)
+    command.add_argument("--key", help="API key; else MEMSTRATA_KEY")
+    return _json(command)
+
+
+def _service(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--url", default=os.environ.get("MEMSTRATA_URL", DEFAULT_URL), help="the service; else MEMSTRATA_URL"
+    )
+
+
+def _json(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    command.add_argument("--json", action="store_true", help="print one JSON object last")
+    return command
