@@ -18,7 +18,7 @@ from serve_app.context.layout import Zone
 from serve_app.context.quote import Record, mark_of
 from serve_app.core import Summary, Turn
 
-Reason = Literal["budget", "too_large", "expired", "level", "beyond_window"]
+Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "shown"]
 
 
 class Dropped(msgspec.Struct, frozen=True):

@@ -66,13 +66,15 @@ def select(candidates: Candidates, room: Room, layout: Layout, tokenizer: Tokeni
     left += shares["retrieved"] - found.extend(shares["retrieved"], recent.taken)
     left = _lend_to_recent(recent, found, left)
     left -= found.extend(left, recent.taken)
-    standing = {
-        turn.seq for exchange in (*recent.in_order(), *found.in_order()) for turn in exchange if turn.session == session
-    }
-    shown = shortened(without_quotes(candidates.summary, standing), at_least + left, tokenizer)
+
+    left += at_least  # what the summary need not say, because its turns stand here themselves, goes to retrieved
+    new = without_quotes(candidates.summary, _standing(recent, found, session))
+    left -= found.extend(left - summary_tokens(shortened(new, left, tokenizer), tokenizer), recent.taken)
+    new = without_quotes(candidates.summary, _standing(recent, found, session))
+    shown = shortened(new, left, tokenizer)
     dropped = [
         *_dropped_facts(candidates.facts, facts),
-        *_dropped_summary(candidates.summary, shown),
+        *_dropped_summary(candidates.summary, new, shown),
         *found.dropped(recent.taken, room.free),
         *recent.dropped(found.taken, shown, session),
     ]
@@ -216,8 +218,17 @@ def _dropped_facts(facts: Facts, chosen: tuple[FactLine, ...]) -> list[Dropped]:
     return [Dropped("facts", line.id, "budget") for line in facts.lines if (line.stored, line.id) not in shown]
 
 
-def _dropped_summary(summary: Summary | None, shown: Summary | None) -> list[Dropped]:
-    return [Dropped("summary", summary_id(summary), "budget")] if summary and not shown else []
+def _standing(recent: _RecentWalk, found: _FoundWalk, session: str) -> set[int]:
+    """Seqs of the session's turns that are shown themselves."""
+    exchanges = (*recent.in_order(), *found.in_order())
+    return {turn.seq for exchange in exchanges for turn in exchange if turn.session == session}
+
+
+def _dropped_summary(summary: Summary | None, new: Summary | None, shown: Summary | None) -> list[Dropped]:
+    """`new` is what of the summary does not stand in the context anyway."""
+    if summary is None or shown is not None:
+        return []
+    return [Dropped("summary", summary_id(summary), "budget" if new else "shown")]
 
 
 def _record_tokens(record: quote.Record, mark: str, tokenizer: Tokenizer) -> int:

@@ -359,3 +359,17 @@ def test_summary_does_not_repeat_a_turn_that_is_shown(context, shown, turn, summ
         ).summary
         is None
     )
+
+
+def test_room_of_a_summary_that_would_repeat_goes_to_retrieved(context, turn, summary):
+    """All its lines stand in recent: a turn that fits into its share is not left out for budget."""
+    turns = [turn(f"story number {number}") for number in range(3)]
+    lines = "\n".join(f"Ada said that {one.content}" for one in turns)
+    held = summary(lines, 0, 3, ranks=(0, 1, 2), line_seqs=tuple(one.seq for one in turns))
+    old = [turn(f"long ago there were {number} boats in the harbour", session="old") for number in range(20)]
+    hits = tuple(Hit(one, 1.0 - number / 100, "hot") for number, one in enumerate(old))
+    built = context(*turns, summary=held, hits=hits, budget_tokens=700)
+    assert built.summary is None
+    assert {one.reason for one in built.dropped if one.zone == "summary"} == {"shown"}
+    assert any(one.zone == "retrieved" for one in built.dropped)
+    assert built.total_tokens > 700 - 60
