@@ -138,6 +138,7 @@ class Service:
         damages = self._open_shards(identity, opened)
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
+        opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
         housekeeper = Housekeeper(self._writers, settings.fold)

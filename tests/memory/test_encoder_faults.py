@@ -131,3 +131,13 @@ def test_vectors_come_by_themselves_once_the_encoder_is_back(running: Running, f
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert running.search("u", "puffin")["degradation"]["reasons"] == []
+
+
+def test_the_end_does_not_wait_for_the_backlog_of_vectors(running: Running, fickle: Fickle) -> None:
+    """What the indexer waits for fails at once; the turns are embedded after the next start."""
+    fickle.wrong = is_slow
+    running.append("u", "s", *["a long story of walruses " * 400 for _ in range(20)])
+    time.sleep(0.3)
+    started = time.monotonic()
+    running.run(running.service.stop())
+    assert time.monotonic() - started < 5
