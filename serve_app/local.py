@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import uvicorn
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from serve_app.asgi import AsgiService, Compose
 
@@ -21,6 +22,9 @@ STOP_S = 5
 
 CLIENT_IDLE_S = 75
 BACKLOG = 2048
+
+HEAD_BYTES_MAX = 64 << 10
+"""What a client may send before a head is complete, or between two pieces of a body; then it is cut off."""
 
 
 def serve(compose: Compose, host: str, port: int, on_start: Callable[[], None]) -> int:
@@ -32,6 +36,34 @@ def serve(compose: Compose, host: str, port: int, on_start: Callable[[], None]) 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(compose(), host, port))
     return 0
+
+
+class BoundedHeads(HttpToolsProtocol):
+    """Uvicorn's protocol, whose parser holds a head (or trailers) of any length: this one holds a bounded part.
+
+    The bound is that of an unfinished head, give or take one read of the socket.
+    """
+
+    _unfinished_bytes = 0
+    """Received since the last head, piece of a body or message that was complete."""
+
+    def data_received(self, data: bytes) -> None:
+        self._unfinished_bytes += len(data)
+        super().data_received(data)
+        if self._unfinished_bytes > HEAD_BYTES_MAX:
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._unfinished_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unfinished_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unfinished_bytes = 0
+        super().on_message_complete()
 
 
 async def _serve(service: AsgiService, host: str, port: int) -> None:
@@ -71,7 +103,7 @@ def _options(service: AsgiService) -> uvicorn.Config:
     return uvicorn.Config(
         service,
         interface="asgi3",
-        http="httptools",
+        http=BoundedHeads,
         ws="none",
         lifespan="off",
         access_log=False,

@@ -1,10 +1,12 @@
 """The local engine, from outside."""
 
 import signal
+import socket
 
 import httpx
 import pytest
 
+from serve_app.local import HEAD_BYTES_MAX
 from tests.deployments.served import Served
 
 
@@ -32,3 +34,39 @@ def test_a_service_that_cannot_start_fails(tmp_path):
     served = Served(tmp_path / "a", "local", FAIL="1")
     assert served.process.wait(30) != 0
     assert "held by another service" in served.log.read_text()
+
+
+def sent(served, *pieces):
+    """All that comes back for raw bytes, until the other side closes."""
+    received = b""
+    with socket.create_connection(("127.0.0.1", served.ready().port), timeout=10) as connection:
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+            while part := connection.recv(65_536):
+                received += part
+        except ConnectionError:  # closed while there was more to send
+            pass
+    return received
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: "], ids=["path", "header"])
+def test_a_head_without_end_is_cut_off(served, start):
+    assert b"200 OK" not in sent(served, start, *[b"a" * 10_000] * 100)
+
+
+def test_many_headers_without_end_are_cut_off(served):
+    assert b"200 OK" not in sent(served, b"GET / HTTP/1.1\r\nHost: x\r\n", *[b"X-One: 1\r\n" * 1_000] * 100)
+
+
+def test_trailers_without_end_are_cut_off(served):
+    start = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+    assert b"200 OK" not in sent(served, start, *[b"X-One: 1\r\n" * 1_000] * 100)
+
+
+def test_heads_within_the_bound_and_long_bodies_are_answered_on_one_connection(served):
+    url, headers = served.ready().url, {"X-Long": "a" * (HEAD_BYTES_MAX * 3 // 4)}
+    with httpx.Client(trust_env=False) as client:
+        answers = [client.post(url, headers=headers, content=b"b" * 1_000_000).json() for _ in range(3)]
+        chunked = client.post(url, headers=headers, content=iter([b"c" * 10] * 20_000)).json()
+    assert [answer["bytes"] for answer in [*answers, chunked]] == [1_000_000] * 3 + [200_000]

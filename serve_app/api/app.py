@@ -1,7 +1,7 @@
 """The HTTP API as one ASGI application: the door, the table of routes, and the only map from errors to answers.
 
-A request is admitted (or refused at once), its route found, its key checked, its body read under a
-bound, its handler run, and whatever that raises becomes a problem with a stable code.
+A request's route is found, its key checked, its body read under a bound; then it is admitted (or
+refused at once), its handler run, and whatever that raises becomes a problem with a stable code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 IN_FLIGHT_MAX = 512
 """Requests that are worked on at once; beyond it the answer is 429 with Retry-After."""
+
+READING_MAX = 1024
+"""Requests whose bodies are read at once, apart from those above: who sends slowly keeps nobody from working."""
 
 ADMIN_PREFIX = ["v1", "admin"]
 """Everything below it is for keys of role admin or operator, whether it exists or not."""
@@ -85,6 +89,25 @@ def _pattern(template: str) -> tuple[str | None, ...]:
     return tuple(None if part.startswith("{") else part for part in template.split("/")[1:])
 
 
+class _Places:
+    """A bounded number of places; who finds none is sent away."""
+
+    def __init__(self, places: int, refusal: str) -> None:
+        self._free = places
+        self._refusal = refusal
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Raises _TooManyRequests."""
+        if self._free == 0:
+            raise _TooManyRequests(self._refusal)
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+
 class Api:
     """Answers one request after the other; holds no state but counters."""
 
@@ -92,7 +115,8 @@ class Api:
         self._keys = keys
         self._operator = operator
         self._metrics = metrics
-        self._in_flight = 0
+        self._reading = _Places(READING_MAX, "too many requests are still being sent")
+        self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
         self._routes: dict[int, list[Route]] = {}
         for route in table(routes):
             self._routes.setdefault(len(route.pattern), []).append(route)
@@ -107,18 +131,10 @@ class Api:
             "docs": self._docs,
         }
 
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         request_id = uuid.uuid4().hex[:16].encode()
-        self._in_flight += 1
-        try:
-            template, response = await self._answer(scope, receive, request_id)
-        finally:
-            self._in_flight -= 1
+        template, response = await self._answer(scope, receive, request_id)
         await http.send_response(send, response, request_id, head=scope["method"] == "HEAD")
         self._metrics.answered(template, response.status, time.perf_counter() - started)
 
@@ -137,10 +153,11 @@ class Api:
                 who.require_admin()
             route, path = self._find(method, segments)
             template = f"{route.method} {route.template}"
-            self._admit()
-            body = await http.read_body(headers, receive)
-            request = Request(method, path, http.parameters(scope, route.query), headers, body)
-            return template, await route.handler(who, request)
+            with self._reading.one():
+                body = await http.read_body(headers, receive)
+            with self._working.one():
+                request = Request(method, path, http.parameters(scope, route.query), headers, body)
+                return template, await route.handler(who, request)
         except MemstrataError as error:
             return template, self._problem(error)
         except Exception:  # noqa: BLE001 - a defect: the caller gets a 500 with the id under which it is logged
@@ -155,10 +172,6 @@ class Api:
         if isinstance(error, HttpError) and error.allowed:
             answer.headers += ((b"allow", ", ".join(error.allowed).encode()),)
         return answer
-
-    def _admit(self) -> None:
-        if self._in_flight > IN_FLIGHT_MAX:
-            raise _TooManyRequests("too many requests are in flight")
 
     def _find(self, method: str, segments: list[str]) -> tuple[Route, list[str]]:
         """The route and the values of its open segments."""

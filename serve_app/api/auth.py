@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from serve_app.api.ids import identifier
-from serve_app.errors import Forbidden, NotFound, StoreUnavailable, Unauthorized
+from serve_app.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable, Unauthorized
 
 KeyRole = Literal["app", "admin", "operator"]
 
@@ -81,6 +81,8 @@ class KeyFile:
         identifier(tenant, "tenant")
         if user is not None:
             identifier(user, "user_id")
+            if role != "app":  # it could not do what its role is for, see `require_admin`
+                raise InvalidRequest("user_id: only a key of role app is bound to a user")
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         key = f"ms_{key_id}_{secret}"
         record = KeyRecord(key_id, _digest(key), tenant, role, user)
@@ -89,12 +91,17 @@ class KeyFile:
         return key_id, key
 
     def revoke(self, key_id: str, tenant: str | None) -> None:
-        """Raises NotFound, also where the key is of another tenant (None: any tenant)."""
+        """`tenant` is None for an operator, who may revoke any key.
+
+        Raises NotFound, also where the key is of another tenant; Forbidden where it is an operator's.
+        """
         with self._writing():
             records = self._read()
             found = next((one for one in records.values() if one.key_id == key_id), None)
             if found is None or tenant not in (None, found.tenant):
                 raise NotFound("no such key")
+            if tenant is not None and found.role == "operator":
+                raise Forbidden("only an operator revokes the key of an operator")
             self._write([one for one in records.values() if one.key_id != key_id])
 
     def records(self, tenant: str | None) -> list[KeyRecord]:

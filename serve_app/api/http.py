@@ -28,6 +28,9 @@ NESTING_MAX = 200
 LARGE_BODY_BYTES = 32 << 10
 """A larger body is read on a thread: millions of small values would hold up the event loop."""
 
+BODY_READ_S = 30.0
+"""What a caller has to send a body. Who is slower than that holds a place that others wait for."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -58,6 +61,8 @@ def problem_response(problem: Problem, retry_after_s: float | None = None) -> Re
         headers = ((b"retry-after", str(max(1, round(retry_after_s))).encode()),)
     if problem.status == 401:
         headers += ((b"www-authenticate", b"Bearer"),)
+    if problem.status == 408:  # who sent too slowly does not keep the connection either
+        headers += ((b"connection", b"close"),)
     return Response(problem.status, _encoder.encode(problem), PROBLEM, headers)
 
 
@@ -85,8 +90,16 @@ def parameters(scope: Scope, known: frozenset[str]) -> dict[str, str]:
     return found
 
 
-async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-    """The whole body, or HttpError `body_too_large` as soon as that is known."""
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit_s: float = BODY_READ_S) -> bytes:
+    """The whole body. Raises HttpError: `body_too_large` as soon as that is known, `body_timeout` after `limit_s`."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _whole_body(headers, receive)
+    except TimeoutError as error:
+        raise HttpError("body_timeout", f"a body has {limit_s:g} seconds to come in") from error
+
+
+async def _whole_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
     stated = headers.get(b"content-length", b"0")
     if stated.isdigit() and int(stated) > BODY_BYTES_MAX:
         raise _too_large()

@@ -14,6 +14,7 @@ STATUS_OF_CODE = {
     "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
+    "body_timeout": 408,
     "body_too_large": 413,
     "invalid_request": 422,
     "invalid_receipt": 422,
@@ -38,6 +39,7 @@ TITLES = {
     "forbidden": "This key may not do that",
     "not_found": "There is no such thing",
     "method_not_allowed": "This route has no such method",
+    "body_timeout": "The body did not come in time",
     "body_too_large": "The body is too large",
     "invalid_request": "The request is not valid",
     "invalid_receipt": "The receipt was not given out for this user",
@@ -76,7 +78,7 @@ def problem(code: str, detail: str) -> Problem:
 
 
 class HttpError(MemstrataError):
-    """An error that only HTTP knows: broken JSON, an unknown route or method, a body over its bound."""
+    """An error that only HTTP knows: broken JSON, an unknown route or method, a body over a bound."""
 
     def __init__(self, code: str, detail: str, allowed: Sequence[str] = ()) -> None:
         super().__init__(detail)

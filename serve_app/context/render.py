@@ -36,6 +36,12 @@ _ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 TOOL_NAME_CHARS_MAX = 64
 
+BLANK = "(blank)"
+"""Stands for a turn of nothing but white space, which Anthropic refuses."""
+
+ARGUMENTS_NESTING_MAX = 200
+"""Depth of objects and arrays up to which arguments are sent as an object; deeper ones stay text."""
+
 
 class Page(msgspec.Struct, frozen=True):
     """A rendered context: `messages` and `system`, or `text`; and the tokens of each zone."""
@@ -127,12 +133,20 @@ class _AnthropicIds:
 def _anthropic_blocks(piece: Piece, ids: _AnthropicIds) -> list[Message]:
     if piece.answers:
         return [{"type": "tool_result", "tool_use_id": ids.answer(piece.answers), "content": piece.text}]
-    text = [{"type": "text", "text": piece.text}] if piece.text else []
+    said = _said(piece)
+    text = [{"type": "text", "text": said}] if said else []
     uses = [
         {"type": "tool_use", "id": ids.announce(call), "name": _named(call).name, "input": _input(call)}
         for call in piece.calls
     ]
     return [*text, *uses]
+
+
+def _said(piece: Piece) -> str:
+    """The text of a piece as Anthropic takes it. The query stays as it is, whatever it is."""
+    if piece.text.strip() or piece.zone == "query":
+        return piece.text
+    return "" if piece.calls else BLANK
 
 
 def _plain(message: Message) -> Message:
@@ -145,11 +159,29 @@ def _plain(message: Message) -> Message:
 
 def _input(call: Call) -> dict[str, Any]:
     """Arguments as the object that Anthropic wants."""
-    try:
-        value = json.loads(call.arguments)
-    except ValueError:
-        value = call.arguments
+    value = _parsed(call.arguments)
     return value if isinstance(value, dict) else {"value": value}
+
+
+def _parsed(text: str) -> Any:
+    """The value of a JSON text; the text itself where the value could not be written again.
+
+    That is so for what is no JSON, for numbers that JSON has no word for (NaN, 1e999), for half a
+    surrogate pair, and for what is nested too deeply.
+    """
+    try:
+        value = json.loads(text)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return text
+    return text if _deeper(value, ARGUMENTS_NESTING_MAX) else value
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(one, levels - 1) for one in inner)
 
 
 def _named(call: Call) -> Call:

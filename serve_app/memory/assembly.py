@@ -19,7 +19,7 @@ from serve_app.context.window import Context
 from serve_app.core import Degradation, Level
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
-from serve_app.memory.requests import ContextRequest
+from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import Found, Question, search
 from serve_app.write.shard import Shard
@@ -83,14 +83,17 @@ def _stored(
     found, reasons = answer.found, (*reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
+    if request.as_of != AsOf() and block.total_turns > len(block.turns):
+        reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
     turns = state.turns if request.history is None else request.history
+    partners = reading.partners(shard, block, [*turns, *(one.turn for one in found)], state.seq, moment.expiry)
     inputs = msgspec.structs.replace(
-        _plain(request, moment, Degradation("full", reasons)),
+        _plain(request, moment, Degradation("full", (*reasons, *partners.reasons))),
         facts=state.facts,
         summary=state.summary,
         turns=turns,
         hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
-        partners=reading.partners(block, [*turns, *(one.turn for one in found)], state.seq, moment.expiry),
+        partners=partners.turns,
     )
     return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found))
 

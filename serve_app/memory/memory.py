@@ -41,7 +41,7 @@ from serve_app.records import Erasure
 from serve_app.retrieve.search import Question, search
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.write.commit import Operation, ShardWriter
-from serve_app.write.indexer import PENDING_MAX, Indexer
+from serve_app.write.indexer import Indexer
 from serve_app.write.operations import (
     AppendTurns,
     DeleteFact,
@@ -110,7 +110,7 @@ class Memory:
         self, owner: Owner, session: str, turns: Sequence[NewTurn], wait_indexed: bool, deadline_s: float | None
     ) -> Appended:
         """Durable when it returns; with `wait_indexed` the vectors are in the hot tier too, or `indexed` is False."""
-        if self._indexer.waiting > PENDING_MAX:
+        if self._indexer.full_for(owner.key):
             raise Overloaded("too many turns wait for their vectors")
         writer = self._writer(owner)
         results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns))
@@ -165,7 +165,8 @@ class Memory:
         return await self._in_pool(reading.page, shard, owner.key, session, after_seq, limit, self._clock())
 
     async def sessions(self, owner: Owner) -> list[SessionLine]:
-        return await self._in_pool(lambda: reading.sessions(self._writer(owner).shard.block(owner.key)))
+        shard = self._writer(owner).shard
+        return await self._in_pool(lambda: reading.sessions(shard.block(owner.key), self._clock()))
 
     async def turn(self, owner: Owner, session: str, turn_id: str) -> Turn:
         shard = self._writer(owner).shard

@@ -7,13 +7,15 @@ needs, so that a read sees one state. What has expired by the later of `now` and
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from itertools import islice
 
 import msgspec
 
 from serve_app.context.exchanges import announced
 from serve_app.core import Fact, Summary, Turn
+from serve_app.errors import StorageTrouble
 from serve_app.records import TurnPut
 from serve_app.stores.block import Block, SessionIndex
 from serve_app.write.shard import Shard
@@ -23,6 +25,9 @@ WINDOW_TURNS_MAX = 500
 
 OLDER_LISTED_MAX = 1_000
 """Turns older than those that a context lists as left out."""
+
+PARTNER_REACH = 8
+"""Turns of a session, on either side, among which the rest of a tool exchange is looked for outside memory."""
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -63,9 +68,22 @@ def page(shard: Shard, owner: str, session: str, after_seq: int, limit: int, now
     return SessionPage(turns, seqs[-1] if more else None)
 
 
-def sessions(block: Block) -> list[SessionLine]:
+def sessions(block: Block, now: int) -> list[SessionLine]:
+    """Each session with its turns, but for resident ones that have expired; a session of such alone is none."""
     with block.lock:
-        return [SessionLine(name, len(index.seqs), index.last_at) for name, index in block.sessions.items()]
+        expired = {seq for seq, expires_at in block.expiring.items() if expires_at <= now}
+        gone = Counter(block.turns[seq].session for seq in expired)
+        return [
+            SessionLine(name, len(index.seqs) - gone[name], _last_at(index, expired))
+            for name, index in block.sessions.items()
+            if len(index.seqs) > gone[name]
+        ]
+
+
+def _last_at(index: SessionIndex, expired: Set[int]) -> int:
+    """When the newest turn that is left was written."""
+    newest = zip(reversed(index.seqs), reversed(index.times), strict=True)
+    return next((at for seq, at in newest if seq not in expired), index.last_at)
 
 
 def one_turn(shard: Shard, owner: str, session: str, turn_id: str, now: int) -> Turn | None:
@@ -127,19 +145,43 @@ def _before_window(index: SessionIndex, first: int) -> tuple[tuple[str, int], ..
     return tuple(older)[::-1]
 
 
-def partners(block: Block, turns: Sequence[Turn], as_of: int, now: int) -> tuple[Turn, ...]:
-    """The other halves of the tool calls and results among `turns`, from the same sessions."""
-    wanted = {
-        (turn.session, call)
-        for turn in turns
-        for call in ([turn.tool_call_id] if turn.tool_call_id else []) + [call.id for call in announced(turn)]
-    }
+class Partners(msgspec.Struct, frozen=True):
+    """Turns that complete tool exchanges, and why some may lack."""
+
+    turns: tuple[Turn, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def partners(shard: Shard, block: Block, turns: Sequence[Turn], as_of: int, now: int) -> Partners:
+    """The other halves of the tool calls and results among `turns`, from the same sessions.
+
+    In memory they are found at any distance, elsewhere within `PARTNER_REACH`.
+    """
+    wanted = {call for turn in turns for call in _calls(turn)}
     if not wanted:
-        return ()
+        return Partners()
     names = {session for session, _ in wanted}
     with block.lock:
         near = [turn for turn in block.turns.values() if turn.session in names and turn.seq <= as_of]
-    return tuple(turn for turn in near if not turn.expired(now) and _calls(turn) & wanted)
+        seqs = _beside(block, [turn for turn in turns if _calls(turn)], as_of)
+    reasons: tuple[str, ...] = ()
+    try:
+        near = [*(shard.turns(block.key, seqs) if seqs else ()), *near]
+    except StorageTrouble as error:  # what memory holds is given all the same
+        reasons = (f"tool exchanges: {error.code}",)
+    return Partners(tuple(turn for turn in near if not turn.expired(now) and _calls(turn) & wanted), reasons)
+
+
+def _beside(block: Block, turns: Sequence[Turn], as_of: int) -> list[int]:
+    """Seqs of the neighbours of `turns` that are neither in memory nor among them."""
+    found: set[int] = set()
+    for turn in turns:
+        index = block.sessions.get(turn.session)
+        if index is not None:
+            place = bisect.bisect_left(index.seqs, turn.seq)
+            found.update(index.seqs[max(0, place - PARTNER_REACH) : place + PARTNER_REACH + 1])
+    given = {turn.seq for turn in turns}
+    return sorted(seq for seq in found if seq <= as_of and seq not in given and seq not in block.turns)
 
 
 def _calls(turn: Turn) -> set[tuple[str, str]]:

@@ -22,7 +22,6 @@ from serve_app.core import Summary, Turn
 from serve_app.errors import InvalidRequest, Overloaded, StorageTrouble
 from serve_app.ports import Tokenizer
 from serve_app.records import Record, TurnPut
-from serve_app.stores.block import Block
 from serve_app.write.commit import ShardWriter
 from serve_app.write.operations import PutSummary
 from serve_app.write.shard import Shard
@@ -96,7 +95,7 @@ class Refresher:
 
         Raises StorageTrouble, Overloaded.
         """
-        source = self._source(shard.block(owner), session, least_turns)
+        source = self._source(shard, owner, session, least_turns)
         if source is None:
             return None
         turns, read_at = source
@@ -133,9 +132,13 @@ class Refresher:
             self.discarded += 1
             _log.warning("a summary is late, its session's next turn will ask again: %s", error)
 
-    def _source(self, block: Block, session: str, least_turns: int) -> tuple[list[Turn], int] | None:
-        """The session's newest living turns and the seq of this state, if enough are new or the summary has expired."""
-        now = self._clock()
+    def _source(self, shard: Shard, owner: str, session: str, least_turns: int) -> tuple[list[Turn], int] | None:
+        """The session's newest living turns and the seq of this state, if enough are new or the summary has expired.
+
+        The turns are read after the lock is given back, since they may lie in the table; what is edited
+        or erased meanwhile makes the summary overtaken.
+        """
+        now, block = self._clock(), shard.block(owner)
         with block.lock:
             index = block.sessions.get(session)
             if index is None:
@@ -145,9 +148,8 @@ class Refresher:
             if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns and not expired:
                 return None
             seqs = index.seqs[-self._options.turns_max :]
-            turns = [block.turns[seq] for seq in seqs if seq in block.turns]
             read_at = block.applied_seq
-        living = [turn for turn in turns if not turn.expired(now)]
+        living = [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
         return (living, read_at) if living else None
 
     def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:

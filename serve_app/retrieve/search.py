@@ -7,6 +7,7 @@ event loop. What is asked stands in a frozen `Question`; its vector was computed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -35,6 +36,9 @@ UNKNOWN = float("nan")
 
 HOT_ANSWERS = 0.45
 """Where fewer turns than are wanted reach this inner product, hot has too little that is close: warm is asked too."""
+
+TERMS_LOOKED_FOR = 64
+"""Distinct terms of a query that hot is checked for, first ones first: each costs a walk over the block."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -192,8 +196,9 @@ def _hot_answers(block: Block, question: Question, hot: _Hot) -> bool:
 
 def _lacks_a_term(block: Block, query: str) -> bool:
     """A word that stands in no resident turn may stand in one that has left."""
+    terms = islice(dict.fromkeys(query_terms(query)), TERMS_LOOKED_FOR)
     with block.lock:
-        return any(not block.columns.lexical.coverage([term]).any() for term in query_terms(query))
+        return any(not block.columns.lexical.coverage([term]).any() for term in terms)
 
 
 def _warm_turns(

@@ -13,6 +13,7 @@ import threading
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ TURNS_RESIDENT_MAX = 4096
 """Newest turns of one owner whose content and vectors stay in memory; older ones are read from the tables."""
 
 RESIDENT_SLACK = 8
-"""A block is rebuilt when it is over its bound by one part in so many: the rebuild is paid once in so many appends."""
+"""A block may be over its bound by one part in so many: the walk that lets turns go is paid once in so many appends."""
 
 INDEXED_A_RESIDENT = 16
 """Turns whose id and seq alone are held take about as much memory as one whose content is, too."""
@@ -49,6 +50,14 @@ FACT_VERSIONS_MAX = 16
 
 SUMMARY_VERSIONS_MAX = 8
 """Summaries of one session that are kept for `as_of`."""
+
+
+def resident_turns(total: int, maximum: int) -> int:
+    """How many of an owner's `total` turns are resident: as many after a restart as before it, so that searches agree.
+
+    From `maximum` on it grows by the slack and falls back to `maximum`, again and again.
+    """
+    return min(total, maximum) + max(0, total - maximum) % (maximum // RESIDENT_SLACK + 1)
 
 
 @dataclass(slots=True)
@@ -188,8 +197,8 @@ class Block:
         self.changed_seq = turn.rev
         if turn.seq in self.turns:
             self._remove_vectors(turn.seq)
+            self.columns.replace(self.turns[turn.seq], turn)
             self.turns[turn.seq] = turn
-            self._rebuild()
 
     def _add_to_session(self, session: str, turn_id: str, seq: int, at: int) -> None:
         self.sessions.setdefault(session, SessionIndex()).add(turn_id, seq, at)
@@ -201,11 +210,7 @@ class Block:
             self.expiring[turn.seq] = turn.expires_at
         self._index(turn)
         if len(self.turns) > self._resident_max + self._resident_max // RESIDENT_SLACK:
-            for seq in list(self.turns)[: -self._resident_max]:
-                del self.turns[seq]
-                self.expiring.pop(seq, None)
-                self._remove_vectors(seq)
-            self._rebuild()
+            self._let_oldest_go(len(self.turns) - resident_turns(self.total_turns, self._resident_max))
 
     def _index(self, turn: Turn) -> None:
         """Add to the columns, linked to the turn before it in its session if that is resident."""
@@ -214,11 +219,12 @@ class Block:
         previous = seqs[place - 1] if place and seqs[place - 1] in self.turns else None
         self.columns.append(turn, previous)
 
-    def _rebuild(self) -> None:
-        """Index the resident turns afresh: after an edit, or when the oldest have left."""
-        self.columns = Columns()
-        for turn in self.turns.values():
-            self._index(turn)
+    def _let_oldest_go(self, surplus: int) -> None:
+        for seq in list(islice(self.turns, surplus)):
+            del self.turns[seq]
+            self.expiring.pop(seq, None)
+            self._remove_vectors(seq)
+        self.columns = self.columns.since(next(iter(self.turns)))
 
     def _put_vectors(self, item: TurnVectors, seq: int) -> None:
         turn = self.turns.get(item.turn_seq)

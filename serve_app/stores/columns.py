@@ -1,7 +1,8 @@
 """What is known of each resident turn by its ordinal: its place, its words, its day, its speaker.
 
-An ordinal is given at `append` and stays until the columns are built anew; a removed turn leaves a
-dead one behind. Columns grow at the end only, so a prefix of them is the state as of an earlier seq.
+An ordinal is given at `append` and stays; a removed turn leaves a dead one behind, and `since` gives
+columns of the newer turns with ordinals of their own. Columns grow at the end only, so a prefix of them
+is the state as of an earlier seq.
 """
 
 from __future__ import annotations
@@ -40,6 +41,24 @@ class Columns:
         self._alive.append(1)
         self._days.append(day_number(turn.created_at, turn.offset_minutes))
         self._speaker_of.append(self._speaker(turn.speaker))
+
+    def replace(self, held: Turn, turn: Turn) -> None:
+        """Take the new state of the turn that is `held`: it keeps its ordinal and its neighbours."""
+        ordinal = self.ordinal(turn.seq)
+        if turn_text(turn) != turn_text(held):
+            self.lexical.replace(ordinal, index_terms(turn_text(held)), index_terms(turn_text(turn)))
+        self._days[ordinal] = day_number(turn.created_at, turn.offset_minutes)
+        self._speaker_of[ordinal] = self._speaker(turn.speaker)
+
+    def since(self, seq: int) -> Columns:
+        """The turns from `seq` on as columns of their own; nothing is read or cut into terms again."""
+        first, kept = self.ordinal(seq), Columns()
+        kept.lexical = self.lexical.since(first)
+        kept.seqs = self.seqs[first:]
+        kept.speaker_terms, kept._speakers = list(self.speaker_terms), dict(self._speakers)
+        kept._alive, kept._days = self._alive[first:], self._days[first:]
+        kept._speaker_of = self._speaker_of[first:]
+        return kept
 
     def _speaker(self, name: str | None) -> int:
         if name is None:

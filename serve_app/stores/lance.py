@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
 from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
+from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors, pseudonym
 from serve_app.stores.where import Where, every, of_either, of_kind, owned
@@ -196,8 +197,8 @@ class RecordTable:
         found = self._scan(col("row") == lit(WATERMARK_ROW), ["seq"])
         return int(found["seq"][0].as_py()) if found.num_rows else 0
 
-    def load(self, owner: str, resident: int) -> StoredOwner:
-        """All of one owner; the bodies and vectors of the newest `resident` turns only."""
+    def load(self, owner: str, resident_max: int) -> StoredOwner:
+        """All of one owner; the bodies and vectors of the newest turns only, see `resident_turns`."""
         mine = of_either(owner, pseudonym(owner))
         light = self._scan(mine, ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
         lines = light.to_pylist()
@@ -205,6 +206,7 @@ class RecordTable:
             return StoredOwner()
         rows = [row for row in lines if row["kind"] == "turn"]
         index = tuple(StoredTurn(row["seq"], row["session"], row["id"], row["created_at"]) for row in rows)
+        resident = resident_turns(len(rows), resident_max)
         first = rows[-resident]["seq"] if len(rows) > resident else 0
         heavy = self._scan(
             every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq") >= lit(first)),
@@ -244,10 +246,11 @@ class RecordTable:
 
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
         """The turns with these seqs that are the owner's, oldest first."""
-        if not seqs:
-            return []
-        where = every(owned(owner), of_kind("turn"), col("seq").isin(list(seqs)))
-        return [_turn(body) for body in self._scan(where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()]
+        wanted, found = sorted(set(seqs)), []
+        for start in range(0, len(wanted), KEYS_A_SCAN):
+            where = every(owned(owner), of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
+            found += self._scan(where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()
+        return [_turn(body) for body in found]
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
         """The owner's turns with the largest inner product, exactly (no vector index), best first."""

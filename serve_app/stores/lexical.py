@@ -4,7 +4,8 @@ Owns the postings of one user: which term stands how often in which turn. A turn
 ordinal (0, 1, 2, ... in the order of appending, never given twice) and is linked to the turns
 before and after it in its session. Promises: what `append` took is found by the next `scores`;
 what `remove` took out leaves no trace; `scores(..., limit)` is what it would have been when only
-`limit` turns had been appended, save for turns removed since.
+`limit` turns had been appended, save for turns removed or replaced since. The postings of a term are
+sorted by ordinal.
 
 Not locked: the owner lets one thread change it while no other reads.
 """
@@ -12,7 +13,7 @@ Not locked: the owner lets one thread change it while no other reads.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -55,7 +56,7 @@ class Links(NamedTuple):
 
 
 class LexicalIndex:
-    """Terms of one user's turns: append, remove, score."""
+    """Terms of one user's turns: append, replace, remove, score."""
 
     def __init__(self) -> None:
         self._postings: dict[str, int | array[int]] = {}  # most terms stand in one turn only: a bare int
@@ -91,6 +92,37 @@ class LexicalIndex:
         for term, count in Counter(terms).items():
             self._post(term, ordinal << _COUNT_BITS | min(count, _COUNT_MAX))
         return ordinal
+
+    def replace(self, ordinal: int, held: Sequence[str], terms: Sequence[str]) -> None:
+        """Give a turn other terms than those that it `held`; it keeps its neighbours. Costs what the two differ in.
+
+        Raises ValueError if the turn is not there.
+        """
+        if not 0 <= ordinal < self.size or ordinal in self._removed:
+            raise ValueError(f"turn {ordinal} is not there to be replaced")
+        before, after = Counter(held), Counter(terms)
+        for term in before.keys() | after.keys():
+            if before[term] != after[term]:
+                self._unpost(term, ordinal)
+                if after[term]:
+                    self._post(term, ordinal << _COUNT_BITS | min(after[term], _COUNT_MAX))
+        self._lengths[ordinal] = len(terms)
+
+    def since(self, first: int) -> LexicalIndex:
+        """The turns from ordinal `first` on as an index of their own, numbered from 0. Walks all terms once."""
+        kept = LexicalIndex()
+        kept._lengths = self._lengths[first:]
+        kept._previous = array("i", (max(one - first, NO_TURN) for one in self._previous[first:]))
+        kept._following = array("i", (max(one - first, NO_TURN) for one in self._following[first:]))
+        kept._removed = {ordinal - first for ordinal in self._removed if ordinal >= first}
+        shift = first << _COUNT_BITS
+        for term, held in self._postings.items():
+            postings = (held,) if isinstance(held, int) else held
+            left = array("I", (posting - shift for posting in postings[bisect_left(postings, shift) :]))
+            if left:
+                kept._postings[term] = left if len(left) > 1 else left[0]
+                kept._posting_count += len(left)
+        return kept
 
     def remove(self, *ordinals: int) -> None:
         """Take turns out: postings, length, and their place between their neighbours. Gone ones are no error.
@@ -143,10 +175,26 @@ class LexicalIndex:
         if held is None:
             self._postings[term] = posting
         elif isinstance(held, int):
-            self._postings[term] = array("I", (held, posting))
+            self._postings[term] = array("I", sorted((held, posting)))
         else:
-            held.append(posting)
+            insort(held, posting, lo=len(held) if held[-1] < posting else 0)
         self._posting_count += 1
+
+    def _unpost(self, term: str, ordinal: int) -> None:
+        held = self._postings.get(term)
+        if held is None:
+            return
+        if isinstance(held, int):
+            if held >> _COUNT_BITS == ordinal:
+                del self._postings[term]
+                self._posting_count -= 1
+            return
+        place = bisect_left(held, ordinal << _COUNT_BITS)
+        if place < len(held) and held[place] >> _COUNT_BITS == ordinal:
+            del held[place]
+            self._posting_count -= 1
+            if len(held) == 1:
+                self._postings[term] = held[0]
 
     def _link(self, previous: int, ordinal: int) -> None:
         if not 0 <= previous < ordinal or previous in self._removed:

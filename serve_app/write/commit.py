@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -19,7 +20,7 @@ import msgspec
 
 from serve_app.core import Receipt, Turn
 from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
-from serve_app.records import Record, TurnPut, decode_record, encode_record
+from serve_app.records import Record, TurnGone, TurnPut, decode_record, encode_record
 from serve_app.stores.log import Entry
 from serve_app.write.shard import Shard
 
@@ -38,7 +39,7 @@ class WriterBounds(msgspec.Struct, frozen=True):
 
 
 class Draft:
-    """The records of the batch in the making, and the turns that it will have stored."""
+    """The records of the batch in the making, and the turns that it will have stored or let go."""
 
     def __init__(self, shard: Shard, now: int) -> None:
         self.shard = shard
@@ -46,6 +47,7 @@ class Draft:
         self.records: list[Record] = []
         self.entries: list[Entry] = []
         self.new_turns: dict[tuple[str, str, str], Turn] = {}
+        self.gone_turns: set[int] = set()
         self._next_seq = shard.log.next_seq
 
     def seq(self) -> int:
@@ -60,16 +62,29 @@ class Draft:
             raise AssertionError("a record must carry the seq that was drawn for it")
         self.entries.append(Entry(record.seq, encode_record(record)))
         self.records.append(record)
+        self._note(record)
 
     def cut(self, length: int) -> None:
         """Keep the first `length` records only. Seqs that were drawn stay used."""
-        for record in self.records[length:]:
-            if isinstance(record, TurnPut):
-                self.new_turns.pop((record.owner, record.turn.session, record.turn.id), None)
+        if length == len(self.records):
+            return
         del self.records[length:], self.entries[length:]
+        self.new_turns, self.gone_turns = {}, set()
+        for record in self.records:
+            self._note(record)
+
+    def _note(self, record: Record) -> None:
+        match record:
+            case TurnPut(owner=owner, turn=turn):
+                self.new_turns[owner, turn.session, turn.id] = turn
+            case TurnGone(owner=owner, session=session, turn_id=turn_id, turn_seq=turn_seq):
+                self.new_turns.pop((owner, session, turn_id), None)
+                self.gone_turns.add(turn_seq)
+            case _:
+                pass
 
 
-class Operation:
+class Operation(ABC):
     """One thing asked of the writer. `prepare` runs on the writer's thread and may refuse by raising."""
 
     owner: str
@@ -77,9 +92,9 @@ class Operation:
     exclusive = True
     """Whether it must see its owner as the batch leaves it, so that it never shares a batch with its owner's others."""
 
+    @abstractmethod
     def prepare(self, draft: Draft) -> Any:
         """Add records to the draft and give the result of the operation; if it raises, what it added is cut off."""
-        raise NotImplementedError
 
 
 Outcome = tuple[Any, Receipt]

@@ -53,8 +53,9 @@ def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
         planned = FoldPlan(shard.version)
         for record in piece:
             planned.take(record)
-        planned.merge_into(shard.table, piece[-1].seq)
-        shard.folded(piece[-1].seq)
+        with shard.merging:
+            planned.merge_into(shard.table, piece[-1].seq)
+            shard.folded(piece[-1].seq)
     shard.table.compact()
     return shard.folded_seq
 

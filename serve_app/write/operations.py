@@ -84,18 +84,26 @@ class AppendTurns(Operation):
         return {turn.id: turn for turn in draft.shard.turns(self.owner, [seq for seq in found if seq is not None])}
 
     def _append(self, draft: Draft, stored: Mapping[str, Turn], new: NewTurn) -> ItemResult:
-        existing = None if new.id is None else self._drafted(draft, new.id) or stored.get(new.id)
+        existing = self._existing(draft, stored, new.id)
         if new.id is not None and existing is not None:
             if says_the_same(existing, new):
                 return ItemResult(new.id, existing.seq, "duplicate")
             return ItemResult(new.id, existing.seq, "rejected", "id_conflict: this id is stored with other content")
         turn = self._turn(draft, new)
         draft.add(TurnPut(self.owner, turn))
-        draft.new_turns[self.owner, self.session, turn.id] = turn
         return ItemResult(turn.id, turn.seq, "stored")
 
-    def _drafted(self, draft: Draft, turn_id: str) -> Turn | None:
-        return draft.new_turns.get((self.owner, self.session, turn_id))
+    def _existing(self, draft: Draft, stored: Mapping[str, Turn], turn_id: str | None) -> Turn | None:
+        """The turn that has this id. One that has expired is there for nobody: it goes, and leaves its id."""
+        if turn_id is None:
+            return None
+        turn = draft.new_turns.get((self.owner, self.session, turn_id)) or stored.get(turn_id)
+        if turn is None or turn.seq in draft.gone_turns:
+            return None
+        if not turn.expired(draft.now):
+            return turn
+        draft.add(TurnGone(draft.seq(), self.owner, self.session, turn_id, turn.seq))
+        return None
 
     def _turn(self, draft: Draft, new: NewTurn) -> Turn:
         seq = draft.seq()
@@ -265,7 +273,8 @@ class PutVectors(Operation):
         self.owner, self.version, self.items = owner, version, items
 
     def prepare(self, draft: Draft) -> int:
-        live = tuple(item for item in self.items if draft.shard.awaits(item.turn_seq, self.owner, item.rev))
+        wanted = [item for item in self.items if draft.shard.awaits(item.turn_seq, self.owner, item.rev)]
+        live = tuple(item for item in wanted if item.turn_seq not in draft.gone_turns)
         if live:
             draft.add(VectorsPut(draft.seq(), self.owner, self.version, live))
         return len(live)

@@ -71,6 +71,8 @@ class Shard:
         self._owner_turns_resident = owner_turns_resident
         self._lock = threading.Lock()
         self._loading = threading.Lock()
+        self.merging = threading.Lock()
+        """Held while a fold changes the table and until the tail is cut."""
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._tail: list[Record] = []
         self._tail_of: dict[str, list[Record]] = {}
@@ -100,25 +102,28 @@ class Shard:
             return self._blocks.get(owner) or self._loaded(owner)
 
     def _loaded(self, owner: str) -> Block:
-        for _ in range(LOAD_ATTEMPTS):
-            block = self._load(owner)
-            if block is not None and self._adopt(owner, block):
-                if self.loads % LOADS_A_CHECK == 0:
-                    self._evict()
-                return block
-        raise StoreUnavailable("the tables change faster than they can be read")
+        """Beside folds as long as none comes in between, else between two of them."""
+        block = next(filter(None, (self._load(owner) for _ in range(LOAD_ATTEMPTS))), None)
+        if block is None:
+            with self.merging:
+                block = self._load(owner, alone=True)
+        if block is None:
+            raise StoreUnavailable("the tables change while nobody but this writer should change them")
+        if self.loads % LOADS_A_CHECK == 0:
+            self._evict()
+        return block
 
-    def _load(self, owner: str) -> Block | None:
-        """The owner as the table has it, with the watermark of the same version; None where that has moved on."""
+    def _load(self, owner: str, alone: bool = False) -> Block | None:
+        """The owner as the table has it, with the watermark of the same version; None where a fold has overtaken it."""
         self.loads += 1
         version = self.table.version()
         folded_seq = self.table.folded_seq()
         stored = self.table.load(owner, self._owner_turns_resident)
-        if version != self.table.version():
+        if not alone and version != self.table.version():
             return None
         block = Block(owner, self.version, self._hot, self._owner_turns_resident)
         block.restore(stored, folded_seq)
-        return block
+        return block if self._adopt(owner, block) else None
 
     def _adopt(self, owner: str, block: Block) -> bool:
         """Bring the block up to date and hand it out from now on; False where a fold overtook it."""
@@ -178,11 +183,12 @@ class Shard:
                 self._tail.append(record)
                 self._tail_of.setdefault(record.owner, []).append(record)
                 touched.append((self._blocks.get(record.owner), record))
-                self._account(record)
         for block, record in touched:
             if block is not None:
                 with block.lock:
                     block.apply(record)
+        for record in records:  # after the blocks: whoever waits for vectors finds them there
+            self._account(record)
         self.applied_seq = records[-1].seq
 
     def _account(self, record: Record) -> None:

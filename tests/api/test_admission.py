@@ -1,16 +1,20 @@
 """Over a bound the answer is a fast 429 that says when to come back; what was let in is answered, all of it."""
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from serve_app.api.app import IN_FLIGHT_MAX
+from serve_app.api.app import IN_FLIGHT_MAX, READING_MAX
+from serve_app.api.http import problem_response, read_body
+from serve_app.api.problems import HttpError, problem
 from serve_app.ports import SegmentStore
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import WriterBounds
@@ -107,3 +111,69 @@ def test_a_full_write_queue(stalled: Running, gate: threading.Event) -> None:
     assert turned_away >= 1
     text = stalled.call("GET", "/metrics", key=None).text
     assert f'memstrata_http_refused_total{{reason="overloaded"}} {float(turned_away)}' in text
+
+
+def test_bodies_that_never_end_keep_nobody_from_working(stalled: Running) -> None:
+    url = httpx.URL(stalled.listen())
+    head = f"POST /v1/search HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {stalled.key}\r\nContent-Length: 99\r\n\r\n"
+    with ExitStack() as open_ones:
+        for _ in range(IN_FLIGHT_MAX + 8):
+            slow = open_ones.enter_context(socket.create_connection((url.host, url.port)))
+            slow.sendall(head.encode() + b'{"user')
+        headers = {"authorization": f"Bearer {stalled.key}"}
+        for _ in range(3):
+            answer = httpx.post(
+                f"{url}/v1/search", json={"user_id": "u", "query": "x"}, headers=headers, trust_env=False
+            )
+            assert answer.status_code == 200, answer.text
+            time.sleep(0.2)
+
+
+def test_too_many_bodies_at_once(stalled: Running) -> None:
+    """Whoever comes when all places are taken is sent away; once they are free again, nobody is."""
+
+    async def slow(begun: list[int], full: asyncio.Event, over: asyncio.Event, answers: list[int]) -> None:
+        async def receive() -> dict[str, Any]:
+            begun.append(1)
+            if len(begun) == READING_MAX:
+                full.set()
+            await over.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                answers.append(message["status"])
+
+        headers = [(b"authorization", f"Bearer {stalled.key}".encode()), (b"content-length", b"9")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/search", "query_string": b"", "headers": headers}
+        await stalled.service(scope, receive, send)
+
+    async def crowd() -> tuple[list[int], httpx.Response, httpx.Response]:
+        begun: list[int] = []
+        answers: list[int] = []
+        full, over = asyncio.Event(), asyncio.Event()
+        calls = [asyncio.ensure_future(slow(begun, full, over, answers)) for _ in range(READING_MAX)]
+        await full.wait()
+        body = {"user_id": "u", "query": "x"}
+        turned_away = await stalled.ask("POST", "/v1/search", json=body)
+        over.set()
+        await asyncio.gather(*calls)
+        return answers, turned_away, await stalled.ask("POST", "/v1/search", json=body)
+
+    answers, turned_away, later = stalled.run(crowd())
+    assert answers == [400] * READING_MAX
+    refused(turned_away, 429, "overloaded")
+    assert int(turned_away.headers["retry-after"]) >= 1
+    assert later.status_code == 200
+
+
+def test_a_body_that_takes_too_long_is_given_up() -> None:
+    async def trickle() -> dict[str, Any]:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    with pytest.raises(HttpError) as given_up:
+        asyncio.run(asyncio.wait_for(read_body({}, trickle, limit_s=0.1), 5))
+    assert given_up.value.code == "body_timeout"
+    answer = problem_response(problem("body_timeout", str(given_up.value)))
+    assert (answer.status, (b"connection", b"close") in answer.headers) == (408, True)

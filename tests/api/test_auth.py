@@ -95,9 +95,7 @@ def test_open_routes_show_no_data_and_no_key(service: Running, path: str) -> Non
 
 
 @pytest.mark.parametrize("route", ADMIN_ROUTES, ids=named)
-@pytest.mark.parametrize(
-    "key", [{"role": "app"}, {"role": "admin", "user_id": "zelda"}, {"role": "app", "user_id": "u"}]
-)
+@pytest.mark.parametrize("key", [{"role": "app"}, {"role": "app", "user_id": "zelda"}, {"role": "app", "user_id": "u"}])
 def test_admin_routes_are_for_unbound_admins(service: Running, route: Route, key: dict[str, str]) -> None:
     refused(service.call(route.method, **arguments(route), key=service.make_key(**key)), 403, "forbidden")
 
@@ -141,6 +139,25 @@ def test_an_admin_makes_and_sees_and_revokes_keys_of_its_tenant_only(service: Ru
     service.ok("DELETE", f"/v1/admin/keys/{own['key_id']}", key=admin)
     refused(service.call("GET", "/v1/sessions?user_id=u", key=own["key"]), 401, "unauthorized")
     assert other["key_id"] in {one["key_id"] for one in service.ok("GET", "/v1/admin/keys")["keys"]}
+
+
+def test_only_an_operator_revokes_the_key_of_an_operator(service: Running) -> None:
+    made = service.ok("POST", "/v1/admin/keys", json={"role": "operator", "tenant": "acme"})
+    admin = service.make_key(role="admin", tenant="acme")
+    path = f"/v1/admin/keys/{made['key_id']}"
+    refused(service.call("DELETE", path, key=admin), 403, "forbidden")
+    assert service.call("GET", "/v1/admin/keys", key=made["key"]).status_code == 200
+    refused(service.call("DELETE", path, key=service.make_key(role="admin", tenant="other")), 404, "not_found")
+    service.ok("DELETE", path)
+    refused(service.call("GET", "/v1/admin/keys", key=made["key"]), 401, "unauthorized")
+
+
+@pytest.mark.parametrize("role", ["admin", "operator"])
+def test_a_key_that_could_never_do_anything_is_not_made(service: Running, role: str) -> None:
+    before = service.ok("GET", "/v1/admin/keys")
+    wanted = {"role": role, "user_id": "zelda"}
+    refused(service.call("POST", "/v1/admin/keys", json=wanted), 422, "invalid_request")
+    assert service.ok("GET", "/v1/admin/keys") == before
 
 
 def test_a_key_counts_and_stops_counting_at_once_also_from_another_process(service: Running) -> None:

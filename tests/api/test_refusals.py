@@ -231,7 +231,15 @@ def test_a_stated_length_over_the_bound_is_refused_unread(service: Running) -> N
 def test_every_code_of_a_request_was_met_here() -> None:
     """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start."""
     inside = {"internal_error", "store_unavailable", "writer_fenced", "log_damaged", "receipt_not_reached"}
-    inside |= {"not_ready", "encoder_unavailable", "storage_full", "overloaded", "unauthorized", "forbidden"}
+    inside |= {
+        "not_ready",
+        "encoder_unavailable",
+        "storage_full",
+        "overloaded",
+        "body_timeout",
+        "unauthorized",
+        "forbidden",
+    }
     met = {"invalid_json", "not_found", "method_not_allowed", "body_too_large", "invalid_request", "invalid_receipt"}
     met |= {"query_exceeds_budget", "system_exceeds_budget", "not_supported"}
     assert met | inside == set(STATUS_OF_CODE)

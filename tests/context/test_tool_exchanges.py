@@ -144,3 +144,31 @@ def test_result_of_data_alone_is_shown_as_its_json(context, pair):
         data=b'{"price":42.50}',
     )
     assert context(call, result).messages[1]["content"] == '{"price":42.50}'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"q": "\\ud83d"}',
+        '{"\\udc00": 1}',
+        '{"a":' * 3000 + "1" + "}" * 3000,
+        '{"a":' * 500 + "1" + "}" * 500,
+        '{"a": NaN}',
+        '{"a": [1e999]}',
+        '{"a": ',
+    ],
+    ids=["lone surrogate", "in a key", "too deep for a parser", "too deep", "NaN", "infinite", "no JSON"],
+)
+def test_arguments_that_no_object_can_carry_are_given_as_their_text(context, turn, arguments):
+    call = turn("", "assistant", tool_calls=(ToolCall("c1", "f", arguments),))
+    built = context(call, turn("done", "tool", tool_call_id="c1"), format="anthropic", budget_tokens=20_000)
+    assert built.messages[1]["content"][0]["input"] == {"value": arguments}
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"q": "\\ud83d\\ude00"}', '{"a": 1' + "0" * 30 + "}", '{"a":' * 200 + "1" + "}" * 200]
+)
+def test_arguments_that_an_object_can_carry_are_one(context, turn, arguments):
+    call = turn("", "assistant", tool_calls=(ToolCall("c1", "f", arguments),))
+    built = context(call, turn("done", "tool", tool_call_id="c1"), format="anthropic")
+    assert built.messages[1]["content"][0]["input"] == json.loads(arguments)

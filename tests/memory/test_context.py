@@ -231,6 +231,47 @@ def test_a_session_that_has_left_memory_is_shown_all_the_same(tmp_path: Path) ->
         running.stop()
 
 
+def test_a_tool_exchange_that_has_left_memory_is_shown_as_one(tmp_path: Path) -> None:
+    running = Running(hash_settings(tmp_path, memory=MemoryOptions(owner_turns_resident=20, summary=SELDOM.summary)))
+    call = {
+        "role": "assistant",
+        "content": "One moment.",
+        "tool_calls": [{"id": "c1", "name": "gauge", "arguments": {"site": "mill"}}],
+    }
+    try:
+        running.append("u", "old", call, {"role": "tool", "tool_call_id": "c1", "content": "quetzal plumage measured"})
+        talk(running, "u", "new", 10, 90)
+        for folded in (False, True):
+            context = running.context("u", "quetzal plumage measured", budget=400)
+            assert "quetzal plumage" in texts(context), folded
+            assert '(calls gauge with {"site":"mill"})' in texts(context), folded
+            assert context["degradation"]["reasons"] == []
+            running.fold()
+    finally:
+        running.stop()
+
+
+def test_a_past_that_memory_holds_in_part_is_named(tmp_path: Path) -> None:
+    running = Running(hash_settings(tmp_path, memory=MemoryOptions(owner_turns_resident=20, summary=SELDOM.summary)))
+    try:
+        past = talk(running, "u", "s", 0, 10)
+
+        def asked(**more: Any) -> dict[str, Any]:
+            return running.context("u", session_id="s", now=NOW, **more)
+
+        assert asked(as_of=past)["degradation"]["reasons"] == []
+        talk(running, "u", "s", 10, 90)
+        assert asked()["degradation"]["reasons"] == []
+        [reason] = asked(as_of=past)["degradation"]["reasons"]
+        assert reason.startswith("as_of: older turns are not in memory")
+        present = asked()
+        again = asked(as_of=present["receipt"])
+        assert again["degradation"]["reasons"] == [reason]
+        assert again["context_id"] == present["context_id"]
+    finally:
+        running.stop()
+
+
 def test_facts_history_and_scope(calm: Running) -> None:
     calm.ok("PUT", "/v1/users/mixed/facts/colour", json={"value": "blue"})
     calm.append("mixed", "one", "the walrus sleeps", wait="indexed")

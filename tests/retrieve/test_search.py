@@ -14,7 +14,7 @@ from serve_app.memory.memory import MemoryOptions
 from serve_app.models.stub import HashEmbedder
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Question, search
+from serve_app.retrieve.search import TERMS_LOOKED_FOR, Question, search
 from serve_app.stores.block import Block
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.packing import pack_vectors
@@ -333,6 +333,19 @@ def test_hot_answers_alone_if_it_has_enough_that_is_close_and_every_word(query: 
     table = Tables([], StoreUnavailable("asked"))
     answer = search(block, Question(query, "hybrid", k, 0), vector[0], table, table.turns)
     assert [found.turn.seq for found in answer.found] == [4, 2]
+    assert answer.reasons == (() if alone else ("warm: store_unavailable",))
+
+
+@pytest.mark.parametrize(("known", "alone"), [(TERMS_LOOKED_FOR - 1, False), (TERMS_LOOKED_FOR, True)])
+def test_hot_is_checked_for_a_bounded_number_of_words(known: int, alone: bool) -> None:
+    words = " ".join(word(n) for n in range(known))
+    block = block_of([], [turn(1, "quince one")])
+    vector = EMBEDDER.embed(["apple"])
+    block.apply(TurnPut("owner", turn(2, words)))
+    vectors = TurnVectors(2, 2, "s", "t2", pack_vectors(vector))
+    block.apply(VectorsPut(3, "owner", EMBEDDER.version.name, (vectors,)))
+    table = Tables([], StoreUnavailable("asked"))
+    answer = search(block, Question(f"{words} {words} quince", "hybrid", 1, 0), vector[0], table, table.turns)
     assert answer.reasons == (() if alone else ("warm: store_unavailable",))
 
 

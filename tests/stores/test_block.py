@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -20,7 +24,13 @@ from serve_app.records import (
     UserGone,
     VectorsPut,
 )
-from serve_app.stores.block import FACT_VERSIONS_MAX, RESIDENT_SLACK, SUMMARY_VERSIONS_MAX, Block
+from serve_app.stores.block import (
+    FACT_VERSIONS_MAX,
+    RESIDENT_SLACK,
+    SUMMARY_VERSIONS_MAX,
+    Block,
+    resident_turns,
+)
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.packing import pack_vectors
 
@@ -132,6 +142,57 @@ def test_an_edit_takes_words_and_vectors_of_the_old_text(remembering: Rememberin
     assert remembering.block.sessions["a"].summarised_seq == 0
     assert remembering.block.changed_seq == edited.rev
     assert list(remembering.block.turns) == [1, 2]
+
+
+def seconds(act: Callable[[], object]) -> float:
+    started = time.process_time()
+    act()
+    return time.process_time() - started
+
+
+def test_an_edit_costs_its_turn_and_one_of_the_metadata_not_even_that(remembering: Remembering) -> None:
+    turns = [remembering.say(" ".join(f"word{n * at % 977}" for at in range(4_000))) for n in range(1, 41)]
+    one = seconds(lambda: remembering.say(turns[0].content))
+    assert seconds(lambda: remembering.edit(turns[5], "amber")) < 10 * one
+    assert remembering.hits("amber") == [6]
+    assert seconds(lambda: [remembering.edit(turns[7], turns[7].content) for _ in range(10)]) < 5 * one
+    assert 8 in remembering.hits("word0")
+
+
+def test_an_edit_changes_the_speaker_and_the_day(remembering: Remembering) -> None:
+    remembering.say("amber")
+    edited = Turn("t1", "a", "user", "amber", 1, 1, 86_400_000_000, rev=2, speaker="Zoe")
+    remembering.take(TurnPut(OWNER, edited))
+    columns = remembering.block.columns
+    assert columns.days(1).tolist() == [19700102]
+    assert [columns.speaker_terms[n] for n in columns.speaker_of(1)] == [frozenset({"zoe"})]
+    assert remembering.hits("zoe") == [1]
+
+
+@pytest.mark.parametrize("maximum", [1, 7, 8, 16, 4096])
+def test_resident_turns_grow_to_the_slack_and_fall_back(maximum: int) -> None:
+    slack = maximum // RESIDENT_SLACK
+    counts = [resident_turns(total, maximum) for total in range(3 * maximum)]
+    assert counts[: maximum + slack + 1] == list(range(min(maximum + slack + 1, len(counts))))
+    assert all(after in (before + 1, maximum) for before, after in pairwise(counts))
+    assert max(counts) <= maximum + slack
+
+
+def test_what_is_left_of_the_newest_turns_is_found_as_if_there_had_been_no_others() -> None:
+    long, fresh = Remembering(resident_max=16), Remembering(resident_max=16)
+    for n in range(60):
+        turn = long.say(f"number{n} amber {'birch ' * (n % 3)}", session="ab"[n % 2])
+        if n % 7 == 3:
+            long.delete(turn)
+    fresh.seq = next(iter(long.block.turns)) - 1
+    for turn in long.block.turns.values():
+        fresh.take(TurnPut(OWNER, turn))
+    for term in ("amber", "birch", "number55"):
+        alive = long.block.columns.alive(long.block.columns.until(None))
+        for got, expected in zip(
+            long.block.columns.lexical.scores([term]), fresh.block.columns.lexical.scores([term]), strict=True
+        ):
+            np.testing.assert_array_equal(got[alive], expected)
 
 
 def test_the_last_time_of_a_session_is_that_of_its_last_turn(remembering: Remembering) -> None:

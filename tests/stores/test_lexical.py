@@ -88,6 +88,56 @@ def test_an_earlier_state_is_scored_as_it_was(
     np.testing.assert_array_equal(now.links(len(before)), then.links())
 
 
+def assert_same(index: LexicalIndex, expected: LexicalIndex, query: list[str]) -> None:
+    for limit in (None, 0, 1, expected.size // 2):
+        for got, wanted in zip(index.scores(query, limit), expected.scores(query, limit), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+        np.testing.assert_array_equal(index.coverage(query, limit), expected.coverage(query, limit))
+        np.testing.assert_array_equal(index.links(limit), expected.links(limit))
+    assert index.bytes == expected.bytes
+
+
+edits = st.lists(st.tuples(st.integers(0, 13), st.lists(st.sampled_from(TERMS), max_size=6)), max_size=6)
+
+
+@given(turns, edits, st.sets(st.integers(0, 13)), queries)
+def test_an_index_with_replaced_turns_is_one_built_anew(
+    history: list[tuple[list[str], int]], changes: list[tuple[int, list[str]]], gone: set[int], query: list[str]
+) -> None:
+    index, now = build(history), list(history)
+    index.remove(*gone)
+    for at, terms in changes:
+        if at < len(now) and at not in gone:
+            index.replace(at, now[at][0], terms)
+            now[at] = (terms, now[at][1])
+    expected = build(now)
+    expected.remove(*gone)
+    assert_same(index, expected, query)
+
+
+@given(turns, st.integers(0, 14), st.sets(st.integers(0, 13)), queries)
+def test_the_newer_turns_alone_are_an_index_built_of_them(
+    history: list[tuple[list[str], int]], first: int, gone: set[int], query: list[str]
+) -> None:
+    first = min(first, len(history))
+    index = build(history)
+    index.remove(*gone)
+    expected = build(history[first:])
+    expected.remove(*(at - first for at in gone if at >= first))
+    kept = index.since(first)
+    assert_same(kept, expected, query)
+    assert kept.append(["t0"], -1) == len(history) - first
+
+
+def test_a_turn_that_is_not_there_is_not_replaced() -> None:
+    index = build([(["a"], 0), (["b"], 0)])
+    index.remove(1)
+    for ordinal in (-1, 1, 2):
+        with pytest.raises(ValueError, match=f"turn {ordinal}"):
+            index.replace(ordinal, ["b"], ["c"])
+    assert index.coverage(["c"]).tolist() == [0.0, 0.0]
+
+
 def test_removal_leaves_no_trace_and_bridges_the_gap() -> None:
     index = LexicalIndex()
     empty = index.bytes

@@ -12,8 +12,8 @@ from serve_app.errors import EncoderUnavailable
 from serve_app.models.batching import EmbedService
 from serve_app.ports import Vectors
 from serve_app.records import Record
-from serve_app.write.indexer import BATCH_TURNS_MAX, Indexer
-from serve_app.write.operations import DeleteSession, EditTurn, EraseUser
+from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
+from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, EraseUser, NewTurn
 from serve_app.write.shard import Shard
 from tests.write.shards import ANN, BOB, EMBEDDER, OneShard, wait_until
 
@@ -200,3 +200,80 @@ def test_an_edit_while_its_turn_is_embedded_wins(
     assert embedder.read[-1].endswith("new words")
     found = shard.block(ANN).dense(EMBEDDER.embed([embedder.read[-1]])[0], 1, None, 10)
     assert found[0] == pytest.approx(1, abs=1e-3)
+
+
+LONG = "all the long words " * (SHORT_TEXT_MAX // 18)
+PIECES = len(EMBEDDER.chunks(LONG))
+
+
+class Counting(Moody):
+    """Holds each call back until it is let go; notes how many texts came in each, and which."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Semaphore(0)
+        self.calls: list[list[str]] = []
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.calls.append(list(texts))
+        assert self.gate.acquire(timeout=20)
+        return super().embed(texts)
+
+
+def texts_before(embedder: Counting, shard: OneShard, seq: int) -> int:
+    """How many texts the encoder takes until this turn has its vector."""
+
+    def taken() -> bool:
+        return len(embedder.read) > seen or seq not in shard.shard.pending
+
+    while seq in shard.shard.pending:
+        seen = len(embedder.read)
+        embedder.gate.release()
+        wait_until(taken)
+    return len(embedder.read)
+
+
+@pytest.mark.parametrize("recovered", [False, True], ids=["live", "recovered"])
+def test_a_short_turn_waits_for_few_texts_however_much_another_owner_wrote(
+    indexing: Callable[..., Indexing], recovered: bool
+) -> None:
+    embedder = Counting()
+    one = indexing(embedder)
+    shard = one.shards[0] if recovered else one.start()
+    shard.say(ANN, "a", *[LONG] * 40)
+    shard.say(ANN, "a", *(f"turn {n}" for n in range(3 * BATCH_TURNS_MAX)))
+    seq = shard.say(BOB, "a", "amber")[0].seq
+    assert seq is not None
+    if recovered:
+        one.start()
+    try:
+        assert texts_before(embedder, shard, seq) <= 2 * (BATCH_TURNS_MAX + PIECES)
+    finally:
+        embedder.gate.release(1_000)
+    wait_until(lambda: not shard.shard.pending)
+    assert all(len(call) <= BATCH_TURNS_MAX for call in embedder.calls)
+
+
+def test_a_long_turn_that_breaks_the_encoder_holds_up_no_other(indexing: Callable[..., Indexing]) -> None:
+    one = indexing(Moody(refused="poison"))
+    shard = one.start()
+    shard.say(ANN, "a", "poison " + LONG, LONG, "short")
+    wait_until(lambda: shard.shard.pending.keys() == {1})
+    wait_until(lambda: one.indexer.failures >= 3)
+    shard.say(ANN, "a", "later", LONG)
+    wait_until(lambda: shard.shard.pending.keys() == {1})
+
+
+def test_an_owner_who_wrote_too_much_is_full_and_the_others_are_not(indexing: Callable[..., Indexing]) -> None:
+    embedder = Counting()
+    one = indexing(embedder)
+    shard = one.start()
+    most = [NewTurn("user", "amber")] * (OWNER_PENDING_MAX // 4)
+    assert not one.indexer.full_for(ANN)
+    for _ in range(5):
+        shard.do(AppendTurns(ANN, "a", most))
+    assert one.indexer.full_for(ANN)
+    assert not one.indexer.full_for(BOB)
+    shard.do(EraseUser(ANN, "acme"))
+    embedder.gate.release(BATCH_TURNS_MAX)
+    wait_until(lambda: not one.indexer.full_for(ANN))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from serve_app.core import Owner
-from serve_app.errors import StoreUnavailable
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import StoredOwner
 from serve_app.stores.terms import index_terms
@@ -76,6 +75,21 @@ def test_an_owner_beyond_memory_comes_back_with_the_newest_turns_and_all_ids(ope
     assert block.sessions["a"].seqs == list(range(1, 31))
     assert block.vectors.keys() == block.turns.keys()
     assert shard.hot.count(ANN) == 3 * 8
+
+
+@pytest.mark.parametrize("folded", [False, True], ids=["from the tail", "from the table"])
+def test_a_restart_does_not_change_which_turns_are_resident(opened: Callable[..., OneShard], folded: bool) -> None:
+    shard = opened(owner_turns_resident=32)
+    shard.say(ANN, "a", *texts(30))
+    for n in range(40):
+        shard.say(ANN, "ab"[n % 2], f"one more {n}")
+        if n % 5 == 4:
+            before = list(shard.block(ANN).turns)
+            if folded and n > 10:
+                shard.fold()
+            shard.restart()
+            assert list(shard.block(ANN).turns) == before
+    assert len(before) < 70
 
 
 # ---- coming and going
@@ -229,20 +243,31 @@ def test_a_load_that_a_fold_overtakes_still_gives_everything_once(
     assert shard.table.after == []
 
 
-def test_a_load_that_is_always_overtaken_is_given_up_and_works_later(opened: Callable[..., OneShard]) -> None:
+def test_a_load_that_folds_overtake_again_and_again_waits_for_its_turn(opened: Callable[..., OneShard]) -> None:
+    """After some tries it is made between two folds, which wait for it."""
     shard = opened(table=OvertakenTable)
+    shard.say(ANN, "a", "mine")
+    shard.fold()
     shard.say(BOB, "a", "loaded before")
+    folds: list[threading.Thread] = []
 
-    def fold() -> None:
+    def fold_beside() -> None:
         shard.say(BOB, "a", "more")
-        shard.fold()
+        folds.append(threading.Thread(target=shard.fold))
+        folds[-1].start()
+        folds[-1].join(0.3)
 
-    shard.table.always, shard.table.meanwhile = "load", fold
-    with pytest.raises(StoreUnavailable):
-        shard.block(ANN)
+    shard.restart()
+    shard.block(BOB)
+    shard.table.always, shard.table.meanwhile = "load", fold_beside
+    assert shard.contents(ANN, "a") == ["mine"]
     assert shard.shard.loads >= LOAD_ATTEMPTS
     shard.table.always = ""
-    assert shard.block(ANN).total_turns == 0
+    for thread in folds:
+        thread.join()
+    shard.restart()
+    assert shard.contents(ANN, "a") == ["mine"]
+    assert shard.contents(BOB, "a") == ["loaded before", *["more"] * len(folds)]
 
 
 def test_everything_at_once(opened: Callable[..., OneShard]) -> None:
