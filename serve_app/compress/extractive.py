@@ -58,12 +58,13 @@ def summarise(turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer) -
     """The sentences most worth keeping, in their order, each line with its date and speaker.
 
     `turns` are oldest first and at least one. A turn that will expire is covered by the span and left
-    out of the text, so that no summary outlives what it says. Raises InvalidRequest without turns or
+    out of the text, so that no summary outlives what it says; so are tool calls and their results, of
+    which one must not be quoted without the other. Raises InvalidRequest without turns or
     for a target below one token.
     """
     if not turns or target_tokens < 1:
         raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
-    lasting = [turn for turn in turns if turn.expires_at is None]
+    lasting = [turn for turn in turns if turn.expires_at is None and not _of_an_exchange(turn)]
     best_first = _ranked(lasting)
     text, chosen = _fitting(lasting, best_first, target_tokens, tokenizer)
     ranks = _ranks(best_first, chosen)
@@ -72,6 +73,10 @@ def summarise(turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer) -
     seqs = tuple(lasting[turn].seq for turn in ranks)
     tokens = tokenizer.count(text)
     return Extract(text, turns[0].seq, turns[-1].seq, tokens, tuple(ranks.values()), seqs)
+
+
+def _of_an_exchange(turn: Turn) -> bool:
+    return bool(turn.role == "tool" or turn.tool_calls or turn.tool_call_id)
 
 
 def _ranked(turns: Sequence[Turn]) -> list[_Sentence]:

@@ -99,7 +99,10 @@ class Refresher:
         if source is None:
             return None
         turns, read_at = source
-        operation = PutSummary(owner, self._summary(session, turns), read_at)
+        summary = self._summary(session, turns)
+        if not summary.text:
+            return None  # nothing in these turns may be quoted
+        operation = PutSummary(owner, summary, read_at)
         try:
             stored, _ = self._writers[shard.number].submit(operation).result()
         except InvalidRequest:  # overtaken

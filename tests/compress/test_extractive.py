@@ -115,3 +115,18 @@ def test_a_very_long_turn_without_a_full_stop_is_summarised():
 def test_nothing_to_do_is_refused(turns, target):
     with pytest.raises(InvalidRequest):
         summarise(turns, target, TOKENIZER)
+
+
+def test_half_of_a_tool_exchange_is_never_quoted():
+    """Calls and results are in the span and not in the text: a line of one could stand without the other."""
+    call, result = (
+        said(content, role=role, tool_call_id="c1", tool_name="lookup")[0]
+        for content, role in [("Never look up anything but ZX-81Q.", "assistant"), ("It must not exceed 4850.", "tool")]
+    )
+    talk = said("We walked by the harbour.", "We sat down.")[1]
+    extract = summarise([call, result, talk], 200, TOKENIZER)
+    assert "sat down" in extract.text
+    assert "ZX-81Q" not in extract.text
+    assert "4850" not in extract.text
+    assert (extract.first_seq, extract.last_seq) == (call.seq, talk.seq)
+    assert summarise([call, result], 200, TOKENIZER).text == ""
