@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from serve_app.allocator import bound_arenas
 from serve_app.arguments import parser
 from serve_app.asgi import AsgiService
 from serve_app.client.http import Client
@@ -70,7 +69,6 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
 
 def compose_service(data: Path, config: Path | None) -> AsgiService:
     """The service of a data folder. Its modules (models, tables) are loaded here, in the process that runs it."""
-    bound_arenas()  # before the first thread
     from serve_app.config import load_settings
     from serve_app.service import Service
 

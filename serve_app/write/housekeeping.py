@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from serve_app.allocator import release_free
 from serve_app.errors import StorageTrouble, StoreUnavailable
 from serve_app.write.commit import Draft, Operation, ShardWriter
 from serve_app.write.fold import fold
@@ -23,9 +22,6 @@ from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
 
-
-RELEASE_EVERY_S = 30.0
-"""How often memory that was freed goes back to the system."""
 
 NO_WRITES = "this shard takes no writes here, and so no maintenance"
 
@@ -67,7 +63,6 @@ class Housekeeper:
         self._upkeep = [Upkeep(threading.Lock(), time.monotonic()) for _ in writers]
         self._wake = threading.Event()
         self._closed = False
-        self._released_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
         self._thread.start()
 
@@ -119,15 +114,9 @@ class Housekeeper:
         while not self._closed:
             self._wake.wait(self._options.round_s)
             self._wake.clear()
-            self._release_memory()
             for number, writer in enumerate(self._writers):
                 if not self._closed:
                     self._tend(number, writer.shard)
-
-    def _release_memory(self) -> None:
-        if time.monotonic() - self._released_at > RELEASE_EVERY_S:
-            release_free()
-            self._released_at = time.monotonic()
 
     def _tend(self, number: int, shard: Shard) -> None:
         try:
