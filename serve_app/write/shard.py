@@ -34,7 +34,7 @@ LOADS_A_CHECK = 16
 """Loads between two looks at the bound of resident turns. The housekeeper looks, too: blocks grow by appends."""
 
 LOAD_ATTEMPTS = 5
-"""A load that a fold overtakes starts again; folds are seconds apart, so this many are never needed."""
+"""A load that a fold overtakes starts again; after so many it waits for its turn between two folds."""
 
 
 class Pending(NamedTuple):
