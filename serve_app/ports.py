@@ -68,6 +68,13 @@ class HotIndex(Protocol):
         """The at most k rows with the largest inner product with `query` (shape (dimension,)), best first."""
         ...
 
+    def products(self, owner: str, query: Vectors) -> tuple[Rows, NDArray[np.float32]]:
+        """Each row of the owner's block, in any order, with its inner product with `query`.
+
+        An index that gives no more than so many at a time gives the best of a larger block.
+        """
+        ...
+
     def drop(self, owner: str) -> None:
         """Forget the owner's whole block."""
         ...

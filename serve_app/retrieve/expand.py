@@ -71,6 +71,9 @@ class NamedDate(NamedTuple):
     day: int | None = None
 
 
+NO_DATE: Final = NamedDate()
+
+
 def keywords(query: str) -> list[str]:
     """The up to KEYWORDS_MAX words that carry a query, as written and in its order.
 

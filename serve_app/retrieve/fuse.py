@@ -11,7 +11,8 @@ the last bits of a vector, which depend on the batch it was embedded in, decide 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Mode
-from serve_app.retrieve.expand import NamedDate
+from serve_app.retrieve.expand import NO_DATE, NamedDate
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -36,6 +37,9 @@ _OWN_SHARE: Final = 0.5
 
 _SPREAD_MIN: Final = 0.02
 """Vectors' scores that lie closer together than this say nothing: scaling would only magnify their noise."""
+
+MODES_REMEMBERED: Final = 16
+"""Weights by mode that are kept ready."""
 
 _WEIGHT_MIN: Final = 1e-6
 """Below this an arm counts as switched off."""
@@ -95,10 +99,16 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights) -> Rank
     Lexical mode gives only turns that hold a term of the query, dense mode only those with a vector,
     hybrid any: a filter's matches are complete even where nothing in them resembles the query.
     """
-    parts = _parts(evidence, _of_mode(weights, mode))
-    steps = np.rint(parts.sum(axis=0) * SCORE_STEPS).astype(np.int64)
+    arms = _arms(evidence, _of_mode(weights, mode))
+    total = np.zeros(len(evidence.own), np.float32)
+    for added in arms.values():
+        total += added
+    steps = np.rint(total * SCORE_STEPS).astype(np.int64)
     chosen = _best(steps, np.flatnonzero(_candidates(evidence, mode)), k)
-    return Ranking(chosen.astype(np.int32), (steps[chosen] / SCORE_STEPS).astype(np.float32), parts[:, chosen].T)
+    parts = np.zeros((len(chosen), len(ARMS)), np.float32)
+    for arm, added in arms.items():
+        parts[:, ARMS.index(arm)] = added[chosen]
+    return Ranking(chosen.astype(np.int32), (steps[chosen] / SCORE_STEPS).astype(np.float32), parts)
 
 
 def dense_window(dense: Floats, previous: Ints, following: Ints) -> Floats:
@@ -107,33 +117,35 @@ def dense_window(dense: Floats, previous: Ints, following: Ints) -> Floats:
     The inner product is linear, so this is exact but for the mean's length. A neighbour that is
     missing or has no vector leaves its share to the others; without any vector it is NaN.
     """
-    padded = np.append(dense, np.float32(np.nan))
-    around = np.stack([padded[:-1], padded[previous], padded[following]])
-    side = (1 - _OWN_SHARE) / 2
-    shares = np.array([[_OWN_SHARE], [side], [side]], np.float32) * ~np.isnan(around)
+    there = (~np.isnan(dense)).astype(np.float32)
+    known = np.append(dense if there.all() else np.nan_to_num(dense), np.float32(0))  # the last: no neighbour
+    there = np.append(there, np.float32(0))
+    side = np.float32((1 - _OWN_SHARE) / 2)
+    score = _OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
+    share = _OWN_SHARE * there[:-1] + side * (there[previous] + there[following])
     with np.errstate(invalid="ignore"):
-        return np.asarray((np.nan_to_num(around) * shares).sum(axis=0) / shares.sum(axis=0), np.float32)
+        return np.asarray(score / share, np.float32)
 
 
-def speaker_match(query: frozenset[str], names: Sequence[frozenset[str]], speaker_of: Ints) -> Floats:
+def speaker_match(query: Set[str], names: Sequence[frozenset[str]], speaker_of: Ints) -> Floats | None:
     """1 where one of the terms of the speaker's name is a term of the query.
 
-    names: terms of each distinct speaker's name; speaker_of (n,): index into names, -1 for none.
+    names: terms of each distinct speaker's name; speaker_of (n,): index into names, -1 for none. None: no one is named.
     """
-    named = np.array([bool(query & name) for name in names] + [False], np.float32)
-    return np.asarray(named[speaker_of], np.float32)
+    named = [not name.isdisjoint(query) for name in names]
+    return np.array([*named, False], np.float32)[speaker_of] if any(named) else None
 
 
-def date_match(named: NamedDate, days: Ints) -> Floats:
-    """Share of the parts of a named date (year, month, day) that each day (20230508) has; 0 for no date."""
-    wanted = [part for part in named if part is not None]
-    if not wanted:
-        return np.zeros(len(days), np.float32)
+def date_match(named: NamedDate, days: Ints) -> Floats | None:
+    """Share of the parts of a named date (year, month, day) that each day (20230508) has; None for no date."""
+    if named == NO_DATE:
+        return None
     columns = (days // 10_000, days // 100 % 100, days % 100)
     hits = [column == part for column, part in zip(columns, named, strict=True) if part is not None]
     return np.asarray(np.mean(hits, axis=0), np.float32)
 
 
+@lru_cache(maxsize=MODES_REMEMBERED)
 def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
     """The weights with the arms of the other side at 0, and those that stay summing to what they did."""
     if mode == "hybrid":
@@ -153,30 +165,33 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
     )
 
 
-def _parts(evidence: Evidence, weights: FusionWeights) -> Floats:
-    """What each arm adds to each turn, shape (len(ARMS), n)."""
-    lexical = [weights.bm25 * _over_best(evidence.own), weights.bm25_window * _over_best(evidence.window)]
+def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
+    """What each arm that counts adds to each turn, shape (n,) each; added up in this order."""
+    own, window = _over_best(evidence.own), _over_best(evidence.window)
+    bm25 = {"bm25": weights.bm25 * own, "bm25_window": weights.bm25_window * window}
+    boosts = (
+        ("code", evidence.code, weights.code),
+        ("speaker", evidence.speaker, weights.speaker),
+        ("date", evidence.date, weights.date),
+    )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
-    by_words = np.asarray((lexical[0] + lexical[1]) / kept, np.float32)
-    boosts = [
-        np.zeros_like(by_words) if arm is None else weight * arm
-        for arm, weight in (
-            (evidence.code, weights.code),
-            (evidence.speaker, weights.speaker),
-            (evidence.date, weights.date),
-        )
-    ]
-    return np.stack([*_dense_parts(evidence, weights, by_words), *lexical, *boosts]).astype(np.float32)
+    lexical: dict[str, Floats] = bm25 | {arm: weight * felt for arm, felt, weight in boosts if felt is not None}
+    if max(weights.dense, weights.dense_window) < _WEIGHT_MIN:
+        return lexical
+    dense = _dense_arms(evidence, weights, np.float32(1 / kept) * (bm25["bm25"] + bm25["bm25_window"]))
+    return dense | lexical
 
 
-def _dense_parts(evidence: Evidence, weights: FusionWeights, by_words: Floats) -> tuple[Floats, Floats]:
+def _dense_arms(evidence: Evidence, weights: FusionWeights, by_words: Floats) -> dict[str, Floats]:
+    """A turn without a vector is judged by its words."""
     if evidence.dense is None:
-        return weights.dense * by_words, weights.dense_window * by_words
+        return {"dense": weights.dense * by_words, "dense_window": weights.dense_window * by_words}
     around = dense_window(evidence.dense, evidence.previous, evidence.following)
-    present = ~np.isnan(evidence.dense)
-    own: Floats = np.where(present, _between_extremes(evidence.dense), by_words)
-    window: Floats = np.where(present, _between_extremes(around), by_words)
-    return weights.dense * own, weights.dense_window * window
+    own, window = _between_extremes(evidence.dense), _between_extremes(around)
+    lacking = np.isnan(evidence.dense)
+    if lacking.any():
+        own, window = np.where(lacking, by_words, own), np.where(lacking, by_words, window)
+    return {"dense": weights.dense * own, "dense_window": weights.dense_window * window}
 
 
 def _over_best(scores: Floats) -> Floats:
@@ -187,10 +202,9 @@ def _over_best(scores: Floats) -> Floats:
 
 def _between_extremes(scores: Floats) -> Floats:
     """The best becomes 1, and the worst 0 unless it is about as good. NaN stays."""
-    there = scores[~np.isnan(scores)]
-    if not len(there):
+    low, high = np.fmin.reduce(scores, initial=np.inf), np.fmax.reduce(scores, initial=-np.inf)
+    if high < low:  # there is none
         return scores
-    low, high = there.min(), there.max()
     return np.asarray(1 - (high - scores) / max(high - low, _SPREAD_MIN), np.float32)
 
 

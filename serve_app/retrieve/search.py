@@ -120,7 +120,7 @@ def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k)
-        dense = None if vector is None else block.dense(vector, n, question.as_of, DENSE_DEPTH)
+        dense = None if vector is None else block.dense(vector, n, question.as_of)
         ranking = rank(_evidence(block, question.query, n, eligible, dense), question.mode, k, question.weights)
         turns = [block.turns[block.columns.seqs[ordinal]] for ordinal in ranking.ordinals.tolist()]
     inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()

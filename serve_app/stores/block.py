@@ -107,6 +107,8 @@ class Block:
         self._left = False
         self._hot.drop(key)
         self.columns = Columns()
+        self._newest_vectors_seq = 0
+        self._row_ordinals: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
 
     # ---- reading
 
@@ -120,20 +122,31 @@ class Block:
         index = self.sessions.get(session)
         return None if index is None else index.ids.get(turn_id)
 
-    def dense(self, query: NDArray[np.float32], limit: int, as_of: int | None, depth: int) -> NDArray[np.float32]:
-        """The dense score of each ordinal below `limit`, shape (limit,), NaN where a turn has no vector (yet)."""
-        scores = np.full(limit, np.nan, np.float32)
-        rows, found = self._hot.search(self.key, query, depth)
-        for row, score in zip(rows.tolist(), found.tolist(), strict=True):
-            seq = row // ROWS_PER_TURN_MAX
-            ordinal = self.columns.ordinal(seq)
-            if ordinal >= limit or seq not in self.vectors:
-                continue  # a later block of this owner has it, and this one has left
-            if as_of is not None and self.vectors[seq][0] > as_of:
-                continue
-            if not scores[ordinal] >= score:  # NaN or a worse chunk
-                scores[ordinal] = score
-        return scores
+    def dense(self, query: NDArray[np.float32], limit: int, as_of: int | None) -> NDArray[np.float32]:
+        """The inner product of each ordinal below `limit`, shape (limit,), NaN where a turn has no vector (yet).
+
+        Of a turn of several parts the best counts.
+        """
+        scores = np.full(len(self.columns.seqs), np.nan, np.float32)
+        if self._left:
+            return scores[:limit]  # a later block of this owner has the vectors
+        rows, found = self._hot.products(self.key, query)
+        ordinals = self._ordinals_of(rows)
+        if len(rows) == len(self.vectors):
+            scores[ordinals] = found
+        else:
+            np.fmax.at(scores, ordinals, found)
+        if as_of is not None and as_of < self._newest_vectors_seq:
+            late = [seq for seq, (came, _) in self.vectors.items() if came > as_of]
+            scores[[self.columns.ordinal(seq) for seq in late]] = np.nan
+        return scores[:limit]
+
+    def _ordinals_of(self, rows: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The ordinals of the rows of the hot index; found again only where vectors or turns have come or gone."""
+        if self._row_ordinals is None or not np.array_equal(self._row_ordinals[0], rows):
+            seqs = np.frombuffer(self.columns.seqs, np.int64)
+            self._row_ordinals = rows, np.searchsorted(seqs, rows // ROWS_PER_TURN_MAX)
+        return self._row_ordinals[1]
 
     def fact_at(self, key: str, as_of: int | None) -> Fact | None:
         versions = self.facts.get(key, ())
@@ -225,6 +238,7 @@ class Block:
             self.expiring.pop(seq, None)
             self._remove_vectors(seq)
         self.columns = self.columns.since(next(iter(self.turns)))
+        self._row_ordinals = None
 
     def _put_vectors(self, item: TurnVectors, seq: int) -> None:
         turn = self.turns.get(item.turn_seq)
@@ -237,6 +251,7 @@ class Block:
         self._remove_vectors(turn_seq)
         self._hot.add(self.key, vector_rows(turn_seq, len(parts)), parts)
         self.vectors[turn_seq] = (vector_seq, len(parts))
+        self._newest_vectors_seq = max(self._newest_vectors_seq, vector_seq)
 
     def _remove_vectors(self, turn_seq: int) -> None:
         _, parts = self.vectors.pop(turn_seq, (0, 0))
@@ -289,7 +304,7 @@ class Block:
         self.total_turns = 0
         self.sessions, self.turns, self.expiring = {}, {}, {}
         self.facts, self.summaries, self.vectors = {}, {}, {}
-        self.columns = Columns()
+        self.columns, self._row_ordinals = Columns(), None
         self._hot.drop(self.key)
         self.changed_seq = seq
 

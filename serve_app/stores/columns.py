@@ -26,7 +26,7 @@ NO_SPEAKER = -1
 class Columns:
     def __init__(self) -> None:
         self.lexical = LexicalIndex()
-        self.seqs: list[int] = []
+        self.seqs = array("q")
         self.speaker_terms: list[frozenset[str]] = []
         self._alive = bytearray()
         self._days = array("i")

@@ -38,6 +38,10 @@ class ExactHotIndex:
         order = np.lexsort((-rows, -scores))[: max(k, 0)]
         return rows[order], scores[order]
 
+    def products(self, owner: str, query: Vectors) -> tuple[Rows, NDArray[np.float32]]:
+        rows, vectors = self._block(owner)
+        return rows, vectors @ query
+
     def drop(self, owner: str) -> None:
         self._blocks.pop(owner, None)
 

@@ -130,6 +130,15 @@ class _Block:
     def search(self, query: Vectors, k: int) -> tuple[Rows, NDArray[np.float32]]:
         return best(self._index, self._rows, query, k)
 
+    def products(self, query: Vectors) -> tuple[Rows, NDArray[np.float32]]:
+        """Without the sorting, which takes longer than the products."""
+        size = len(self)
+        scores = np.empty(size, np.float32)
+        if size:
+            out, at = faiss.swig_ptr(scores), faiss.swig_ptr(query)
+            faiss.fvec_inner_products_ny(out, at, self._index.get_xb(), self._dimension, size)
+        return self._rows[:size].copy(), scores
+
     def _stored(self) -> Vectors:
         """The vectors in place. A view on FAISS's memory: dead as soon as the index grows or shrinks."""
         flat: Vectors = faiss.rev_swig_ptr(self._index.get_xb(), self._index.ntotal * self._dimension)
@@ -165,6 +174,13 @@ class FaissHotIndex:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         with block.lock:
             return block.search(np.ascontiguousarray(query, dtype=np.float32), k)
+
+    def products(self, owner: str, query: Vectors) -> tuple[Rows, NDArray[np.float32]]:
+        block = self._blocks.get(owner)
+        if block is None:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        with block.lock:
+            return block.products(np.ascontiguousarray(query, dtype=np.float32))
 
     def drop(self, owner: str) -> None:
         self._blocks.pop(owner, None)

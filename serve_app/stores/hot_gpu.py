@@ -131,6 +131,9 @@ class GpuHotIndex:
                 return np.empty(0, np.int64), np.empty(0, np.float32)
             return block.search(np.ascontiguousarray(query, dtype=np.float32), min(k, FETCHED_MAX - DEAD_MAX))
 
+    def products(self, owner: str, query: Vectors) -> tuple[Rows, NDArray[np.float32]]:
+        return self.search(owner, query, FETCHED_MAX)
+
     def drop(self, owner: str) -> None:
         with self._lock:
             self._blocks.pop(owner, None)

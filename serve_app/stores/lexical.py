@@ -55,6 +55,20 @@ class Links(NamedTuple):
     following: Ints
 
 
+class _Frame(NamedTuple):
+    """What BM25 needs of the first n turns whatever the query is. Shape (n,) each, but for `alive`."""
+
+    links: Links
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+    """The links again, where n stands for an absent neighbour."""
+    alive: int
+    norms: Floats
+    """How much the length of each turn is held against it."""
+    window_norms: Floats
+    """The same for each turn with its neighbours."""
+
+
 class LexicalIndex:
     """Terms of one user's turns: append, replace, remove, score."""
 
@@ -65,6 +79,7 @@ class LexicalIndex:
         self._following = array("i")
         self._removed: set[int] = set()
         self._posting_count = 0
+        self._frame: _Frame | None = None  # of all turns; made by the first query after a change
 
     @property
     def size(self) -> int:
@@ -84,6 +99,7 @@ class LexicalIndex:
         ordinal = self.size
         if ordinal >= ORDINALS_MAX:
             raise ValueError(f"a lexical index takes at most {ORDINALS_MAX} turns")
+        self._frame = None
         if previous != NO_TURN:
             self._link(previous, ordinal)
         self._lengths.append(len(terms))
@@ -100,6 +116,7 @@ class LexicalIndex:
         """
         if not 0 <= ordinal < self.size or ordinal in self._removed:
             raise ValueError(f"turn {ordinal} is not there to be replaced")
+        self._frame = None
         before, after = Counter(held), Counter(terms)
         for term in before.keys() | after.keys():
             if before[term] != after[term]:
@@ -135,25 +152,25 @@ class LexicalIndex:
             self._lengths[ordinal] = 0
         self._removed |= going
         if going:
+            self._frame = None
             self._withdraw(going)
 
     def scores(self, terms: Iterable[str], limit: int | None = None) -> tuple[Floats, Floats]:
         """BM25 of each turn's own terms, and of those of the window (turn before, turn, turn after).
 
         Shape (limit or size,) each, by ordinal. A turn holds at least one of the terms exactly where
-        its own score is above 0.
+        its own score is above 0. Costs what the postings of the terms cost, and little for each turn.
         """
         n = self.size if limit is None else min(limit, self.size)
-        weights, counts = self._counts(Counter(terms), n)
-        if not len(weights):
+        found = self._matches(Counter(terms), n)
+        if not len(found.weights):
             return np.zeros(n, np.float32), np.zeros(n, np.float32)
-        alive = self._alive(n)
-        lengths = np.array(self._lengths[:n], np.float32)
-        before, after = self._sinking_links(n)
-        padded = np.append(lengths, np.float32(0))
-        own = _bm25(counts[:, :n], weights, lengths, alive)
-        around = counts[:, :n] + counts[:, before] + counts[:, after]
-        return own, _bm25(around, weights, lengths + padded[before] + padded[after], alive)
+        frame = self._framed(n)
+        rarity = found.weights * _rarity(frame.alive, found.held)
+        own = _summed(rarity, found, frame.norms, n)
+        around = _windows(found, frame, n)
+        window_rarity = found.weights * _rarity(frame.alive, np.bincount(around.rows, minlength=len(found.held)))
+        return own, _summed(window_rarity, around, frame.window_norms, n)
 
     def coverage(self, terms: Iterable[str], limit: int | None = None) -> Floats:
         """Share of the distinct `terms` that each turn holds, 0 to 1, by ordinal."""
@@ -161,14 +178,12 @@ class LexicalIndex:
         wanted = dict.fromkeys(terms, 1)
         if not wanted:
             return np.zeros(n, np.float32)
-        _, counts = self._counts(Counter(wanted), n)
-        return np.asarray((counts[:, :n] > 0).sum(axis=0) / len(wanted), np.float32)
+        holders = np.bincount(self._matches(Counter(wanted), n).ordinals, minlength=n)
+        return np.asarray(holders / len(wanted), np.float32)
 
     def links(self, limit: int | None = None) -> Links:
-        """Neighbours of each turn, as far as only `limit` turns are there."""
-        n = self.size if limit is None else min(limit, self.size)
-        following = np.array(self._following[:n], np.int32)
-        return Links(np.array(self._previous[:n], np.int32), np.where(following < n, following, NO_TURN))
+        """Neighbours of each turn, as far as only `limit` turns are there. Not to be changed."""
+        return self._framed(self.size if limit is None else min(limit, self.size)).links
 
     def _post(self, term: str, posting: int) -> None:
         held = self._postings.get(term)
@@ -221,44 +236,92 @@ class LexicalIndex:
             elif len(kept) < len(postings):
                 self._postings[term] = array("I", kept) if len(kept) > 1 else kept[0]
 
-    def _counts(self, terms: Counter[str], n: int) -> tuple[Floats, Floats]:
-        """Weights (terms,) and occurrences (terms, n + 1); the last column is always 0, for absent neighbours."""
-        rows = sorted(((term, self._before(term, n)) for term in terms), key=lambda row: (len(row[1]), row[0]))
-        rows = [row for row in rows if row[1]][:QUERY_TERMS_MAX]
+    def _matches(self, terms: Counter[str], n: int) -> _Matches:
+        """Where the terms stand among the first n turns: of too many terms the rarest."""
+        rows = [(postings, term) for term in terms if (postings := self._before(term, n))]
+        rows.sort(key=lambda row: (len(row[0]), row[1]))
+        del rows[QUERY_TERMS_MAX:]
         packed = array("I")
-        for _, postings in rows:
+        for postings, _ in rows:
             packed.extend(postings)
-        flat = np.array(packed, np.uint32)
-        row_of = np.repeat(np.arange(len(rows)), [len(postings) for _, postings in rows])
-        counts = np.zeros((len(rows), n + 1), np.float32)
-        counts[row_of, flat >> _COUNT_BITS] = flat & _COUNT_MAX
-        return np.array([terms[term] for term, _ in rows], np.float32), counts
+        held = np.array([len(postings) for postings, _ in rows], np.int64)
+        flat = np.frombuffer(packed, np.uint32)
+        return _Matches(
+            weights=np.array([terms[term] for _, term in rows], np.float32),
+            held=held,
+            rows=np.repeat(np.arange(len(rows)), held),
+            ordinals=(flat >> _COUNT_BITS).astype(np.int64),
+            counts=(flat & _COUNT_MAX).astype(np.float32),
+        )
 
     def _before(self, term: str, n: int) -> array[int]:
-        """Postings of the turns before ordinal `n`; a copy."""
+        """Postings of the turns before ordinal `n`."""
         held = self._postings.get(term)
         if held is None:
             return array("I")
         if isinstance(held, int):
             return array("I", (held,) if held >> _COUNT_BITS < n else ())
-        return held[: bisect_left(held, n << _COUNT_BITS)]
+        return held if n == self.size else held[: bisect_left(held, n << _COUNT_BITS)]
+
+    def _framed(self, n: int) -> _Frame:
+        """Of all turns it is kept until the next change; of fewer it is made for this query."""
+        if n != self.size:
+            return self._made_frame(n)
+        if self._frame is None:
+            self._frame = self._made_frame(n)
+        return self._frame
+
+    def _made_frame(self, n: int) -> _Frame:
+        previous, following = np.array(self._previous[:n], np.int32), np.array(self._following[:n], np.int32)
+        links = Links(previous, np.where(following < n, following, np.int32(NO_TURN)))
+        alive = self._alive(n)
+        lengths = np.array(self._lengths[:n], np.float32)
+        before, after = (np.where(one < 0, n, one).astype(np.int64) for one in links)
+        padded = np.append(lengths, np.float32(0))
+        around = lengths + padded[before] + padded[after]
+        return _Frame(links, before, after, alive, _norms(lengths, alive), _norms(around, alive))
 
     def _alive(self, n: int) -> int:
         gone = len(self._removed) if n == self.size else sum(ordinal < n for ordinal in self._removed)
         return n - gone
 
-    def _sinking_links(self, n: int) -> tuple[Ints, Ints]:
-        """Links of the first n turns, where `n` itself stands for an absent neighbour."""
-        previous, following = self.links(n)
-        return np.where(previous < 0, n, previous), np.where(following < 0, n, following)
+
+class _Matches(NamedTuple):
+    """The postings of a query's terms: entry i says that term `rows[i]` stands `counts[i]` times in `ordinals[i]`."""
+
+    weights: Floats
+    """How often the query itself has each term. Shape (terms,)."""
+    held: NDArray[np.int64]
+    """How many turns hold each term. Shape (terms,)."""
+    rows: NDArray[np.int64]
+    ordinals: NDArray[np.int64]
+    counts: Floats
 
 
-def _bm25(counts: Floats, weights: Floats, lengths: Floats, alive: int) -> Floats:
-    """Okapi BM25 (Robertson and Zaragoza 2009), with the always positive inverse document frequency.
+def _windows(found: _Matches, frame: _Frame, n: int) -> _Matches:
+    """The same for windows: what stands in a turn stands in its neighbours' windows, too."""
+    width = n + 1  # one place more, where what would go to an absent neighbour ends up
+    base = found.rows * width
+    before, after = frame.before[found.ordinals], frame.after[found.ordinals]
+    keys = np.concatenate([base + found.ordinals, base + before, base + after])
+    cells = np.bincount(keys, np.tile(found.counts, 3), len(found.held) * width)
+    cells[n::width] = 0
+    filled = np.flatnonzero(cells)
+    rows = filled // width
+    return _Matches(found.weights, found.held, rows, filled - rows * width, cells[filled].astype(np.float32))
 
-    counts (terms, n), weights (terms,), lengths (n,) -> (n,).
-    """
-    holding = np.count_nonzero(counts, axis=1).astype(np.float32)
-    rarity = np.log1p((alive - holding + 0.5) / (holding + 0.5)) * weights
+
+def _norms(lengths: Floats, alive: int) -> Floats:
     norms = K1 * (1 - B + B * lengths * (alive / max(float(lengths.sum()), 1.0)))
-    return np.asarray((rarity * (K1 + 1)) @ (counts / (counts + np.maximum(norms, 1e-6))), np.float32)
+    return np.maximum(norms, np.float32(1e-6))
+
+
+def _rarity(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The always positive inverse document frequency."""
+    return np.log1p((alive - holding + 0.5) / (holding + 0.5))
+
+
+def _summed(rarity: NDArray[np.float64], found: _Matches, norms: Floats, n: int) -> Floats:
+    """Okapi BM25 (Robertson and Zaragoza 2009) of each of the n turns."""
+    shares = found.counts / (found.counts + norms[found.ordinals])
+    return np.bincount(found.ordinals, (rarity * (K1 + 1))[found.rows] * shares, n).astype(np.float32)

@@ -80,7 +80,7 @@ class Remembering:
 
     def dense(self, text: str, as_of: int | None = None) -> list[float]:
         block = self.block
-        return block.dense(EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of, 1_000).tolist()
+        return block.dense(EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of).tolist()
 
     def hits(self, term: str) -> list[int]:
         own, _ = self.block.columns.lexical.scores([term])
@@ -325,4 +325,4 @@ def test_blocks_of_two_owners_do_not_meet() -> None:
         block.apply(TurnPut(block.key, turn))
         block.apply(VectorsPut(2, block.key, VERSION, (item,)))
     ann.apply(UserGone(3, OWNER, Erasure("er", "acme", 0)))
-    assert bob.dense(EMBEDDER.embed(["amber"])[0], 1, None, 5)[0] == pytest.approx(1, abs=1e-3)
+    assert bob.dense(EMBEDDER.embed(["amber"])[0], 1, None)[0] == pytest.approx(1, abs=1e-3)

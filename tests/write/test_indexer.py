@@ -148,7 +148,7 @@ def test_a_long_turn_has_a_vector_for_each_piece(indexing: Callable[..., Indexin
     block = shard.block(ANN)
     _, parts = block.vectors[1]
     assert parts == len(EMBEDDER.chunks("apple " * 300 + "the zebra crossed the road " * 20)) > 2
-    scores = block.dense(EMBEDDER.embed(["the zebra crossed the road"])[0], 2, None, 100)
+    scores = block.dense(EMBEDDER.embed(["the zebra crossed the road"])[0], 2, None)
     assert scores[0] > 0.8 > scores[1]
     shard.fold()
     shard.block(BOB)
@@ -198,7 +198,7 @@ def test_an_edit_while_its_turn_is_embedded_wins(
     one.start()
     wait_until(lambda: not shard.shard.pending)
     assert embedder.read[-1].endswith("new words")
-    found = shard.block(ANN).dense(EMBEDDER.embed([embedder.read[-1]])[0], 1, None, 10)
+    found = shard.block(ANN).dense(EMBEDDER.embed([embedder.read[-1]])[0], 1, None)
     assert found[0] == pytest.approx(1, abs=1e-3)
 
 

@@ -137,7 +137,7 @@ def test_a_reader_of_a_block_that_has_left_meets_no_error(opened: Callable[..., 
     embed_all(shard, ANN, "a")
     query = EMBEDDER.embed(["amber"])[0]
     for as_of in (None, 1):
-        assert len(left.dense(query, left.columns.until(as_of), as_of, 10)) == left.columns.until(as_of)
+        assert len(left.dense(query, left.columns.until(as_of), as_of)) == left.columns.until(as_of)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -310,7 +310,7 @@ def test_everything_at_once(opened: Callable[..., OneShard]) -> None:
         assert len(turns) == len(seqs) >= known
         query = EMBEDDER.embed([WORDS[n % 10]])[0]
         with block.lock:
-            block.dense(query, block.columns.until(None), n % 50, 20)
+            block.dense(query, block.columns.until(None), n % 50)
             block.columns.lexical.scores([WORDS[n % 10]])
         shard.table.nearest(owner, query, 5)
         shard.table.matching(owner, [WORDS[n % 10]], 5)
