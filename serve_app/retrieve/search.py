@@ -16,17 +16,14 @@ from numpy.typing import NDArray
 
 from serve_app.core import Mode, Tier, Turn
 from serve_app.errors import StorageTrouble
-from serve_app.retrieve.expand import named_date
+from serve_app.retrieve.expand import NO_DATE, named_date
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import ARMS, Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
-from serve_app.stores.terms import code_terms, index_terms, query_terms
+from serve_app.stores.terms import code_terms, index_terms, query_terms, read_query
 from serve_app.stores.views import day_number
-
-DENSE_DEPTH = 1_024
-"""Vectors of a block that take part in the fusion, best first."""
 
 WARM_CANDIDATES = 100
 """Turns that each arm of the tables contributes."""
@@ -160,10 +157,10 @@ def _newest(block: Block, eligible: NDArray[np.bool_], k: int) -> _Hot:
 def _evidence(
     block: Block, query: str, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
 ) -> Evidence:
-    terms = query_terms(query)
-    own, window = block.columns.lexical.scores(terms, n)
+    terms = read_query(query)
+    own, window = block.columns.lexical.scores(terms.wanted, n)
     links = block.columns.lexical.links(n)
-    codes = code_terms(query)
+    named = named_date(query)
     return Evidence(
         own=own,
         window=window,
@@ -171,16 +168,18 @@ def _evidence(
         following=links.following,
         eligible=eligible,
         dense=dense,
-        code=block.columns.lexical.coverage(codes, n) if codes else None,
-        speaker=speaker_match(frozenset(index_terms(query)), block.columns.speaker_terms, block.columns.speaker_of(n)),
-        date=date_match(named_date(query), block.columns.days(n)),
+        code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
+        speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
+        date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
     )
 
 
 def _found(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> list[Found]:
     return [
-        Found(turn, float(score), dict(zip(ARMS, map(float, parts), strict=True)), tier)
-        for turn, score, parts, tier in zip(turns, ranking.scores, ranking.parts, tiers, strict=True)
+        Found(turn, score, dict(zip(ARMS, parts, strict=True)), tier)
+        for turn, score, parts, tier in zip(
+            turns, ranking.scores.tolist(), ranking.parts.tolist(), tiers, strict=True
+        )
     ]
 
 

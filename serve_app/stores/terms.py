@@ -14,7 +14,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import Stemmer
 
@@ -53,6 +53,10 @@ _MARK: Final = rf"[{_marks()}]"
 _LETTERS: Final = rf"{_LETTER}++(?:{_MARK}++{_LETTER}*+)*+"
 _WORD: Final = re.compile(rf"{_LETTERS}(?:'{_LETTERS})*+")
 _CODE: Final = re.compile(rf"(?<!{_LETTER})(?<!{_MARK}){_LETTERS}(?:[-_.:/@+#&,]{_LETTERS})++")
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*+")
+_ASCII_CODE: Final = re.compile(r"(?<![a-z0-9])[a-z0-9]++(?:[-_.:/@+#&,][a-z0-9]++)++")
+"""What `_WORD` and `_CODE` find in folded ASCII text, several times faster."""
+
 _SURFACE: Final = re.compile(rf"{_LETTERS}(?:[-_.:/@+#&,'\u2019]{_LETTERS})*+")
 _RUN: Final = re.compile(f"[{_UNSPACED}]+")
 _PICTURE: Final = re.compile(
@@ -105,6 +109,27 @@ def query_terms(text: str) -> list[str]:
     return [term for term in terms if term not in _FUNCTION_STEMS] or terms
 
 
+class QueryTerms(NamedTuple):
+    """A query read once: see `index_terms`, `query_terms` and `code_terms`."""
+
+    said: list[str]
+    wanted: list[str]
+    codes: list[str]
+
+
+def read_query(text: str) -> QueryTerms:
+    folded = _fold(text)
+    spelt, joined = _spelt(folded), _codes(folded)
+    said = _of_words(spelt, joined)
+    if folded.isascii():
+        wanted = said
+    else:
+        wanted = said + _of_other_signs(folded, singles=False)
+        said = said + _of_other_signs(folded, singles=True)
+    wanted = [term for term in wanted if term not in _FUNCTION_STEMS] or wanted
+    return QueryTerms(said, wanted, _code_terms(spelt, joined) if _HAS_DIGIT.search(folded) else [])
+
+
 def is_function_word(word: str) -> bool:
     """Whether an English word only holds a sentence together (`the`, `which`, `didn't`)."""
     return _fold(word) in _FUNCTION_WORDS
@@ -123,11 +148,22 @@ def unspaced_runs(text: str) -> list[str]:
 def code_terms(text: str) -> list[str]:
     """The codes and ids in a query (`ZX-81Q`, `v1.2.3`, `90331`), each as a turn that holds it is indexed."""
     folded = _fold(text)
-    joined = _CODE.findall(folded)
+    return _code_terms(_spelt(folded), _codes(folded))
+
+
+def _code_terms(spelt: list[str], joined: list[str]) -> list[str]:
     wholes = [_joined(code) for code in joined if _HAS_DIGIT.search(code)]
     parts = {part for code in joined for part in _WORD.findall(code)}
-    alone = [word for word in _WORD.findall(folded) if word not in parts and _is_code(word)]
+    alone = [word for word in spelt if word not in parts and _is_code(word)]
     return _bounded(wholes + _stems(alone))
+
+
+def _spelt(folded: str) -> list[str]:
+    return (_ASCII_WORD if folded.isascii() else _WORD).findall(folded)
+
+
+def _codes(folded: str) -> list[str]:
+    return (_ASCII_CODE if folded.isascii() else _CODE).findall(folded)
 
 
 def _is_code(word: str) -> bool:
@@ -138,11 +174,18 @@ def _is_code(word: str) -> bool:
 
 def _terms(text: str, *, singles: bool) -> list[str]:
     folded = _fold(text)
-    found = _bounded(_stems(_WORD.findall(folded))) + _bounded([_joined(code) for code in _CODE.findall(folded)])
-    if not folded.isascii():
-        found += _bounded(_grams(_RUN.findall(folded), singles=singles))
-        found += _bounded([picture for picture in _PICTURE.findall(folded) if picture not in _SKIN_TONES])
-    return found
+    found = _of_words(_spelt(folded), _codes(folded))
+    return found if folded.isascii() else found + _of_other_signs(folded, singles=singles)
+
+
+def _of_words(spelt: list[str], joined: list[str]) -> list[str]:
+    return _bounded(_stems(spelt)) + _bounded([_joined(code) for code in joined])
+
+
+def _of_other_signs(folded: str, *, singles: bool) -> list[str]:
+    """Of scripts that write no spaces, and pictures."""
+    grams = _bounded(_grams(_RUN.findall(folded), singles=singles))
+    return grams + _bounded([picture for picture in _PICTURE.findall(folded) if picture not in _SKIN_TONES])
 
 
 def _fold(text: str) -> str:

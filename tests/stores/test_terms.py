@@ -17,6 +17,7 @@ from serve_app.stores.terms import (
     index_terms,
     is_function_word,
     query_terms,
+    read_query,
     unspaced_runs,
     words,
 )
@@ -169,3 +170,15 @@ def test_threads_do_not_disturb_each_other() -> None:
 def test_surface_forms_keep_their_writing() -> None:
     assert words("Ask O’Brien about ZX-81Q, v1.2 API配置!") == ["Ask", "O’Brien", "about", "ZX-81Q", "v1.2", "API"]
     assert unspaced_runs("请看API配置, しりとり") == ["请看", "配置", "しりとり"]
+
+
+@given(st.one_of(st.text(), st.text("aZ09 '-_.:/@+#&,é李ー\u0301"), st.sampled_from(["Ken's ZX-81Q, 3rd at 7pm", "李梅 o'brien 90331"])))
+def test_a_query_read_once_has_the_terms_that_are_read_apart(text: str) -> None:
+    assert tuple(read_query(text)) == (index_terms(text), query_terms(text), code_terms(text))
+
+
+@given(st.text("aZ09 '-_.:/@+#&,!"))
+def test_plain_text_has_the_words_of_any_text(text: str) -> None:
+    """The same words beside a letter that needs the rules for all scripts."""
+    beside = [*index_terms(text), *index_terms("é")]
+    assert sorted(index_terms(f"{text} é")) == sorted(beside)
