@@ -32,6 +32,7 @@ from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding
+from serve_app.memory.lane import Lane
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.refresher import Refresher
@@ -131,6 +132,8 @@ class Service:
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
+        lane = Lane()
+        opened.callback(lane.close)
         queues = EmbedService(embedder)
         opened.callback(queues.close)
         self._indexer = Indexer(queues, embedder)
@@ -150,6 +153,7 @@ class Service:
             Encoding(queues, embedder, self._pool),
             {tokenizer.name: tokenizer},
             self._pool,
+            lane,
             settings.memory,
             microseconds,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),

@@ -42,6 +42,8 @@ class Request(msgspec.Struct):
     query: Mapping[str, str]
     headers: Mapping[bytes, bytes]
     body: bytes
+    started: float
+    """When its head had come in, by `perf_counter`."""
 
 
 class Response(msgspec.Struct):
@@ -70,6 +72,8 @@ def segments(scope: Scope) -> list[str]:
     """The path as decoded segments. The split comes before the decoding, so an id may hold a slash."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     try:
+        if b"%" not in raw:
+            return raw.partition(b"?")[0].decode().split("/")[1:]
         return [unquote_to_bytes(part).decode() for part in raw.partition(b"?")[0].split(b"/")[1:]]
     except UnicodeDecodeError as error:
         raise InvalidRequest("the path is not valid UTF-8") from error
@@ -78,8 +82,10 @@ def segments(scope: Scope) -> list[str]:
 def parameters(scope: Scope, known: frozenset[str]) -> dict[str, str]:
     """The query parameters, each of them known and given once. Raises InvalidRequest."""
     raw: bytes = scope.get("query_string", b"")
+    if not raw:
+        return {}
     try:
-        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict")
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
     except (UnicodeDecodeError, ValueError) as error:
         raise InvalidRequest("the query string is not valid") from error
     found = dict(pairs)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ from serve_app.core import Owner
 from serve_app.errors import Forbidden, InvalidRequest, NotSupported
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
+from serve_app.memory.timing import Stages
 from serve_app.ports import Vectors
 from serve_app.write.operations import NewTurn
 
@@ -47,6 +49,12 @@ _fact = BodyDecoder(FactIn)
 _embeddings = BodyDecoder(EmbeddingsIn)
 _key = BodyDecoder(KeyIn)
 _maintenance = BodyDecoder(MaintenanceIn)
+
+FOUND_SHOWN_AT_ONCE = 100
+"""More results of a search are written out on a thread."""
+
+VECTORS_SHOWN_AT_ONCE = 8
+"""More vectors are written out on a thread."""
 
 EXPORT_PAGE_TURNS = 500
 PAGE_TURNS_DEFAULT = 100
@@ -106,7 +114,7 @@ class Routes:
         body = await _edit(request.body)
         convert.require_edit(body)
         turn, receipt = await self._memory.edit(owner, session, turn_id, body.content, body.metadata)
-        return json_response(showing.shown_turn(turn) | {"receipt": str(receipt)})
+        return json_response(showing.edited_turn(turn, receipt))
 
     async def delete_turn(self, who: Principal, request: Request) -> Response:
         deleted, receipt = await self._memory.delete_turn(*_turn_address(who, request))
@@ -118,24 +126,29 @@ class Routes:
         body = await _context(request.body)
         owner = _owner(who, body.user_id)
         asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.context_request, body)
-        answer = await self._memory.context(owner, asked, body.layout)
+        stages = _begun(request)
+        answer = await self._memory.context(owner, asked, stages, body.layout)
         shown = showing.shown_context(answer.context, answer.found if body.explain else ())
         receipt = str(answer.as_of)
         shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
-        return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": answer.timings_ms})
+        return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": stages.finish()})
 
     async def search(self, who: Principal, request: Request) -> Response:
         body = await _search(request.body)
         owner = _owner(who, body.user_id)
         asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.search_request, body)
-        answer = await self._memory.search(owner, asked)
+        stages = _begun(request)
+        answer = await self._memory.search(owner, asked, stages)
+        many = len(answer.found) > FOUND_SHOWN_AT_ONCE
+        results = await _off_the_loop_if(many, partial(showing.shown_results, explain=body.explain), answer.found)
+        stages.mark("render")
         return json_response(
             {
-                "results": [showing.shown_found(found, body.explain) for found in answer.found],
+                "results": results,
                 "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
                 "degradation": answer.degradation,
                 "receipt": str(answer.receipt),
-                "timings_ms": answer.timings_ms,
+                "timings_ms": stages.finish(),
             }
         )
 
@@ -182,11 +195,11 @@ class Routes:
             after: int | None = -1
             while after is not None:
                 page = await self._memory.page(owner, session.session, after, EXPORT_PAGE_TURNS)
-                turns = [showing.shown_turn(turn) for turn in page.turns]
-                pages.append(await asyncio.to_thread(_lines, "turn", owner.user, turns))
+                turns = [showing.exported_turn(turn, owner.user) for turn in page.turns]
+                pages.append(await asyncio.to_thread(_lines, turns))
                 after = page.next_after_seq
-        facts = [showing.shown_fact(fact) for fact in await self._memory.facts(owner)]
-        return Response(200, b"".join([*pages, _lines("fact", owner.user, facts)]), NDJSON)
+        facts = [showing.exported_fact(fact, owner.user) for fact in await self._memory.facts(owner)]
+        return Response(200, b"".join([*pages, _lines(facts)]), NDJSON)
 
     async def erase_user(self, who: Principal, request: Request) -> Response:
         erasure = await self._memory.erase(_owner(who, request.path[0]))
@@ -208,7 +221,8 @@ class Routes:
             raise NotSupported(f"dimensions: this version has {version.dimension}")
         texts = [body.input] if isinstance(body.input, str) else body.input
         vectors, tokens = await self._memory.encoder.passages(texts)
-        rows = await asyncio.to_thread(_embedding_rows, vectors, body.encoding_format)
+        many = len(texts) > VECTORS_SHOWN_AT_ONCE
+        rows = await _off_the_loop_if(many, partial(_embedding_rows, encoding=body.encoding_format), vectors)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return json_response({"object": "list", "model": version.name, "data": rows, "usage": usage})
 
@@ -243,6 +257,13 @@ class Routes:
         return json_response({"deleted": 1})
 
 
+def _begun(request: Request) -> Stages:
+    """The stages of a request whose body is read and understood."""
+    stages = Stages(request.started)
+    stages.mark("receive")
+    return stages
+
+
 def _embedding_rows(vectors: Vectors, encoding: str) -> list[msgspec.Raw]:
     """Each row encoded by itself: as one call the whole would hold every other thread up."""
     rows = (
@@ -258,8 +279,8 @@ def _encoded(vector: np.ndarray[Any, Any], encoding: str) -> Any:
     return vector.tolist()
 
 
-def _lines(kind: str, user: str, shown: Sequence[dict[str, Any]]) -> bytes:
-    return b"".join(msgspec.json.encode({"kind": kind, "user_id": user} | one) + b"\n" for one in shown)
+def _lines(shown: Sequence[Any]) -> bytes:
+    return b"".join(msgspec.json.encode(one) + b"\n" for one in shown)
 
 
 def _new_turns(turns: Sequence[TurnIn]) -> list[NewTurn]:

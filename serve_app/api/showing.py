@@ -3,39 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from serve_app.api.times import format_time
 from serve_app.context.window import Context, Retrieved
-from serve_app.core import Fact, Summary, Turn
+from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
 from serve_app.records import Erasure
 from serve_app.retrieve.search import Found
 
 
-def shown_turn(turn: Turn) -> dict[str, Any]:
-    """A stored turn as the API gives it."""
-    shown: dict[str, Any] = {
-        "id": turn.id,
-        "session_id": turn.session,
-        "seq": turn.seq,
-        "role": turn.role,
-        "content": turn.text,
-        "speaker": turn.speaker,
-        "created_at": format_time(turn.created_at, turn.offset_minutes),
-        "arrived_at": format_time(turn.arrived_at),
-    }
-    if turn.tool_calls:
-        shown["tool_calls"] = turn.tool_calls
-    for name in ("tool_call_id", "tool_name", "metadata"):
-        if getattr(turn, name) is not None:
-            shown[name] = getattr(turn, name)
-    if turn.data is not None:
-        shown["data"] = msgspec.Raw(turn.data)
-    if turn.expires_at is not None:
-        shown["expires_at"] = format_time(turn.expires_at)
+class ShownTurn(msgspec.Struct):
+    """A stored turn as the API gives it. What is UNSET is left out; a struct is written out faster than a mapping."""
+
+    id: str
+    session_id: str
+    seq: int
+    role: Role
+    content: str
+    speaker: str | None
+    created_at: str
+    arrived_at: str
+    tool_calls: tuple[ToolCall, ...] | UnsetType = UNSET
+    tool_call_id: str | UnsetType = UNSET
+    tool_name: str | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    data: msgspec.Raw | UnsetType = UNSET
+    expires_at: str | UnsetType = UNSET
+
+
+class EditedTurn(ShownTurn):
+    receipt: str = ""
+
+
+class ExportedTurn(ShownTurn):
+    kind: str = "turn"
+    user_id: str = ""
+
+
+class ShownFound(ShownTurn):
+    """A turn that a search found."""
+
+    kind: str = "turn"
+    score: float = 0.0
+    scores: dict[str, float] = {}
+    tier: str = "hot"
+
+
+S = TypeVar("S", bound=ShownTurn)
+
+
+def shown_turn(turn: Turn) -> ShownTurn:
+    return _shown(ShownTurn, turn)
+
+
+def edited_turn(turn: Turn, receipt: Receipt) -> EditedTurn:
+    shown = _shown(EditedTurn, turn)
+    shown.receipt = str(receipt)
     return shown
+
+
+def exported_turn(turn: Turn, user: str) -> ExportedTurn:
+    shown = _shown(ExportedTurn, turn)
+    shown.user_id = user
+    return shown
+
+
+def _shown(kind: type[S], turn: Turn) -> S:
+    shown = kind(
+        turn.id,
+        turn.session,
+        turn.seq,
+        turn.role,
+        turn.text,
+        turn.speaker,
+        format_time(turn.created_at, turn.offset_minutes),
+        format_time(turn.arrived_at),
+    )
+    if turn.role == "tool" or turn.tool_name is not None or turn.tool_calls or turn.tool_call_id is not None:
+        shown.tool_calls = turn.tool_calls or UNSET
+        shown.tool_call_id = UNSET if turn.tool_call_id is None else turn.tool_call_id
+        shown.tool_name = UNSET if turn.tool_name is None else turn.tool_name
+    if turn.metadata is not None:
+        shown.metadata = turn.metadata
+    if turn.data is not None:
+        shown.data = msgspec.Raw(turn.data)
+    if turn.expires_at is not None:
+        shown.expires_at = format_time(turn.expires_at)
+    return shown
+
+
+def exported_fact(fact: Fact, user: str) -> dict[str, Any]:
+    return shown_fact(fact) | {"kind": "fact", "user_id": user}
 
 
 def shown_fact(fact: Fact) -> dict[str, Any]:
@@ -89,14 +150,19 @@ def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
     if why is None:
         return shown
     found = shown_found(why, explain=True)
-    return shown | {name: found[name] for name in ("role", "speaker", "content", "scores")}
+    return shown | {name: getattr(found, name) for name in ("role", "speaker", "content", "scores")}
 
 
-def shown_found(found: Found, explain: bool) -> dict[str, Any]:
-    shown = shown_turn(found.turn)
-    parts = found.parts if explain else {arm: part for arm, part in found.parts.items() if part}
-    scores = {arm: round(part, 4) for arm, part in parts.items()}
-    return shown | {"kind": "turn", "score": round(found.score, 4), "scores": scores, "tier": found.tier}
+def shown_results(found: Sequence[Found], explain: bool) -> list[msgspec.Raw]:
+    """Each result encoded by itself: as one call many would hold every other thread up."""
+    return [msgspec.Raw(msgspec.json.encode(shown_found(one, explain))) for one in found]
+
+
+def shown_found(found: Found, explain: bool) -> ShownFound:
+    shown = _shown(ShownFound, found.turn)
+    shown.score, shown.tier = round(found.score, 4), found.tier
+    shown.scores = {arm: round(part, 4) for arm, part in found.parts.items() if part or explain}
+    return shown
 
 
 def shown_erasure(erasure: Erasure) -> dict[str, Any]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 from serve_app.errors import InvalidRequest
+
+TIMES_REMEMBERED = 16_384
+"""Instants whose text is kept: those of turns that are found again and again."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.I | re.A)
@@ -35,6 +39,7 @@ def _six_digits(text: str) -> str:
     return re.sub(r"(\.\d{6})\d+", r"\1", text)
 
 
+@lru_cache(maxsize=TIMES_REMEMBERED)
 def format_time(instant: int, offset_minutes: int = 0) -> str:
     """The instant as text, in the given offset where that has such a date, else in UTC.
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from serve_app.core import Turn
 from serve_app.memory.requests import SearchRequest
-from serve_app.retrieve.expand import keywords, rewritten
+from serve_app.retrieve.expand import rewritten
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 
@@ -19,22 +17,17 @@ SAID_CHARACTERS_MAX = 8_192
 """Of each of them, so much is read."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """The owner's block, and the query as it was understood."""
-
-    block: Block
-    query: str
-    keywords: list[str]
+def stands_alone(request: SearchRequest) -> bool:
+    """Whether there is nothing that the query could be resolved from."""
+    return not request.history and request.filters.session is None
 
 
-def expand(shard: Shard, owner: str, request: SearchRequest, now: int) -> Asked:
-    """Load the block if it is not here, and understand the query. Raises StorageTrouble."""
-    block = shard.block(owner)
+def resolved(shard: Shard, owner: str, request: SearchRequest, now: int) -> str:
+    """The query as it is understood after what was said. Loads the block if it is not here: raises StorageTrouble."""
     if not request.query.strip():
-        return Asked(block, request.query, [])
-    said = request.history[-HISTORY_TURNS:] or _last_turns(block, request.filters.session, now)
-    query = rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in said])
-    return Asked(block, query, keywords(request.query))
+        return request.query
+    said = request.history[-HISTORY_TURNS:] or _last_turns(shard.block(owner), request.filters.session, now)
+    return rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in said])
 
 
 def _last_turns(block: Block, session: str | None, now: int) -> Sequence[Turn]:

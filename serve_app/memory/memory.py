@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -30,7 +30,8 @@ from serve_app.errors import (
 from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, assemble, retrieved_by, with_older
 from serve_app.memory.encoding import Encoding, Vector
-from serve_app.memory.expansion import expand
+from serve_app.memory.expansion import resolved, stands_alone
+from serve_app.memory.lane import Lane
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
@@ -38,7 +39,8 @@ from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
-from serve_app.retrieve.search import Question, search
+from serve_app.retrieve.expand import keywords
+from serve_app.retrieve.search import Answer, Question, search
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.indexer import Indexer
@@ -55,12 +57,17 @@ from serve_app.write.operations import (
 from serve_app.write.shard import Shard
 
 T = TypeVar("T")
+Runner = Callable[..., Awaitable[Any]]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 
 POLL_S = 0.003
 """How often a read that waits for a receipt or for vectors looks again."""
 
 THREADS_MAX = 256
+
+LANE_QUERY_CHARACTERS_MAX = 2_000
+LANE_RESULTS_MAX = 100
+"""A read with a longer query, or for more results, may take a while: it goes to the pool."""
 
 NO_COLD_TIER = "cold: there is no cold tier yet"
 """Said in the answer of a search that asked for it."""
@@ -89,6 +96,7 @@ class Memory:
         encoder: Encoding,
         tokenizers: Mapping[str, Tokenizer],
         pool: Executor,
+        lane: Lane,
         options: MemoryOptions,
         clock: Callable[[], int],
         versions: tuple[str, ...],
@@ -99,6 +107,7 @@ class Memory:
         self.encoder = encoder
         self._tokenizers = tokenizers
         self._pool = pool
+        self._lane = lane
         self._options = options
         self._clock = clock
         self._versions = versions
@@ -195,31 +204,33 @@ class Memory:
 
     # ---- search
 
-    async def search(self, owner: Owner, request: SearchRequest) -> SearchAnswer:
-        """Expand, embed, search hot then warm, rank."""
-        stages, started = Stages(), time.monotonic()
+    async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
+        """Resolve the query, embed it, search hot then warm, rank."""
+        started = time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
-        asked = await self._in_pool(expand, shard, owner.key, request, now)
-        stages.mark("expand")
-        wanted = request.mode != "lexical" and asked.query.strip() != ""
-        vector, reasons = await self._vector(asked.query, False, started, request.deadline_s) if wanted else (None, ())
+        run = self._reader(shard, owner, len(request.query), request.k)
+        query = request.query
+        if not stands_alone(request):
+            query = await run(resolved, shard, owner.key, request, now)
+            stages.mark("expand")
+        wanted = request.mode != "lexical" and query.strip() != ""
+        vector, reasons = await self._vector(query, False, started, request.deadline_s) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
-            query=asked.query,
+            query=query,
             mode="lexical" if request.mode == "hybrid" and vector is None and wanted else request.mode,
             k=request.k,
             now=now,
             filters=request.filters,
             tiers=request.tiers,
         )
-        unfolded = partial(reading.unfolded, shard)
-        answer = await self._in_pool(search, asked.block, question, vector, shard.table, shard.turns, unfolded)
-        stages.mark("search")
-        receipt = Receipt(shard.number, shard.applied_seq)
+        answer = await run(_found, shard, owner.key, question, vector, stages)
         missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
         degradation = Degradation("full", (*reasons, *answer.reasons, *missing))
-        return SearchAnswer(answer.found, asked.query, asked.keywords, degradation, receipt, stages.finish())
+        receipt = Receipt(shard.number, shard.applied_seq)
+        stages.mark("return")
+        return SearchAnswer(answer.found, query, keywords(request.query), degradation, receipt)
 
     async def _vector(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -231,12 +242,14 @@ class Memory:
 
     # ---- context
 
-    async def context(self, owner: Owner, request: ContextRequest, layout: str | None = None) -> ContextAnswer:
+    async def context(
+        self, owner: Owner, request: ContextRequest, stages: Stages, layout: str | None = None
+    ) -> ContextAnswer:
         """Read the state as of one moment, retrieve, and pack it under the budget."""
         if layout not in (None, self._layout.name):
             raise InvalidRequest(f"there is no layout {layout!r}")
         tokenizer = self._tokenizer(request.tokenizer)
-        stages, started = Stages(), time.monotonic()
+        started = time.monotonic()
         now = self._clock() if request.now is None else request.now
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         if request.as_of.shard not in (None, shard.number):
@@ -253,7 +266,7 @@ class Memory:
         stages.mark("pack")
         whole = with_older(context, state.older)
         as_of = Receipt(shard.number, state.seq)
-        return ContextAnswer(whole, state.found, as_of, now, tokenizer.name, stages.finish())
+        return ContextAnswer(whole, state.found, as_of, now, tokenizer.name)
 
     # ---- shared
 
@@ -286,8 +299,20 @@ class Memory:
             raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")
         return found
 
+    def _reader(self, shard: Shard, owner: Owner, query_characters: int, results: int) -> Runner:
+        """Where to run a read: in the lane if it is surely short and waits for nothing, else in the pool."""
+        short = query_characters <= LANE_QUERY_CHARACTERS_MAX and results <= LANE_RESULTS_MAX
+        return self._lane.run if short and shard.at_hand(owner.key) else self._in_pool
+
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+
+def _found(shard: Shard, owner: str, question: Question, vector: Vector | None, stages: Stages) -> Answer:
+    stages.mark("queue")
+    answer = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    stages.mark("search")
+    return answer
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:

@@ -40,7 +40,6 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     keywords: list[str]
     degradation: Degradation
     receipt: Receipt
-    timings_ms: dict[str, float]
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -77,7 +76,6 @@ class ContextAnswer(msgspec.Struct, frozen=True):
     as_of: Receipt
     now: int
     tokenizer: str
-    timings_ms: dict[str, float]
 
 
 class ShardStats(msgspec.Struct, frozen=True):

@@ -8,8 +8,9 @@ import time
 class Stages:
     """Milliseconds by stage. `mark` ends the stage that runs since the last mark."""
 
-    def __init__(self) -> None:
-        self._started = self._marked = time.perf_counter()
+    def __init__(self, started: float | None = None) -> None:
+        """`started`: when the request came in, by the same clock (`perf_counter`); else it is now."""
+        self._started = self._marked = time.perf_counter() if started is None else started
         self.ms: dict[str, float] = {}
 
     def mark(self, stage: str) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from serve_app.stores.terms import index_terms, is_function_word, query_terms, unspaced_runs, words
+from serve_app.stores.terms import index_terms, is_function_word, query_terms, terms_of_each, unspaced_runs, words
 from serve_app.stores.views import MONTHS
 
 KEYWORDS_MAX: Final = 5
@@ -30,10 +30,14 @@ PIECE_CHARS_MAX: Final = 6
 
 _CODE_RANK, _NAME_RANK, _WORD_RANK = 0, 1, 2
 
-_ASKING: Final = "please remind tell know remember recall show find give say said says mention mentioned talk talked"
+_ASKING_WORDS: Final = (
+    "please remind tell know remember recall show find give say said says mention mentioned talk talked"
+)
+_ASKING: Final = frozenset(_ASKING_WORDS.split())
 """English words that ask rather than name what is asked for."""
 
-_ANAPHORS: Final = "it its that this those these they them their he him his she her one ones there then both other"
+_ANAPHOR_WORDS: Final = "it its that this those these they them their he him his she her one ones there then both other"
+_ANAPHORS: Final = frozenset(_ANAPHOR_WORDS.split())
 
 _HAN_FUNCTION: Final = re.compile(
     "什么时候|什么|怎么样|怎么|为什么|哪里|哪儿|哪个|哪些|哪天|哪家|哪|多少|几个|我们|你们|他们|她们|它们|咱们|这个|那个|"
@@ -110,7 +114,7 @@ def is_elliptic(query: str) -> bool:
         return False
     if _HAN.search(query):
         return bool(_HAN_ANAPHOR.search(query))
-    return len(terms) < 2 or any(word.lower() in _ANAPHORS.split() for word in words(query))
+    return len(terms) < 2 or any(word.lower() in _ANAPHORS for word in words(query))
 
 
 def named_date(query: str) -> NamedDate:
@@ -130,7 +134,7 @@ def _latin_keywords(query: str) -> list[tuple[int, str]]:
     for at, word in enumerate(spelt):
         if any(map(str.isdigit, word)):
             ranked.append((_CODE_RANK, word))
-        elif is_function_word(word) or word.lower() in _ASKING.split() or (len(word) == 1 and word.isascii()):
+        elif is_function_word(word) or word.lower() in _ASKING or (len(word) == 1 and word.isascii()):
             continue
         else:
             ranked.append((_NAME_RANK if at and word[0].isupper() else _WORD_RANK, word))
@@ -155,9 +159,10 @@ def _cut(runs: Iterable[str]) -> list[str]:
 
 def _distinct(ranked: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     """The first of those that stem alike."""
+    ranked = list(ranked)
     first: dict[frozenset[str], tuple[int, str]] = {}
-    for rank, word in ranked:
-        first.setdefault(frozenset(index_terms(word)), (rank, word))
+    for (rank, word), terms in zip(ranked, terms_of_each([word for _, word in ranked]), strict=True):
+        first.setdefault(terms, (rank, word))
     return list(first.values())
 
 

@@ -177,9 +177,7 @@ def _evidence(
 def _found(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> list[Found]:
     return [
         Found(turn, score, dict(zip(ARMS, parts, strict=True)), tier)
-        for turn, score, parts, tier in zip(
-            turns, ranking.scores.tolist(), ranking.parts.tolist(), tiers, strict=True
-        )
+        for turn, score, parts, tier in zip(turns, ranking.scores.tolist(), ranking.parts.tolist(), tiers, strict=True)
     ]
 
 

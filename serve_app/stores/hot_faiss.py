@@ -23,6 +23,9 @@ except ImportError as error:
 
 __all__ = ["FaissHotIndex", "FlatSearch", "best", "newest_of_each"]
 
+PRODUCTS = "fvec_inner_products_ny"
+"""FAISS's kernel for one vector against many; exported by name only."""
+
 TIES_FETCHED = 16
 """Rows fetched beyond k: enough, as a rule, to see where a tie at the cut-off ends."""
 
@@ -135,8 +138,9 @@ class _Block:
         size = len(self)
         scores = np.empty(size, np.float32)
         if size:
+            kernel: Any = getattr(faiss, PRODUCTS)
             out, at = faiss.swig_ptr(scores), faiss.swig_ptr(query)
-            faiss.fvec_inner_products_ny(out, at, self._index.get_xb(), self._dimension, size)
+            kernel(out, at, self._index.get_xb(), self._dimension, size)
         return self._rows[:size].copy(), scores
 
     def _stored(self) -> Vectors:

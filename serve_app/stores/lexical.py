@@ -313,7 +313,7 @@ def _windows(found: _Matches, frame: _Frame, n: int) -> _Matches:
 
 def _norms(lengths: Floats, alive: int) -> Floats:
     norms = K1 * (1 - B + B * lengths * (alive / max(float(lengths.sum()), 1.0)))
-    return np.maximum(norms, np.float32(1e-6))
+    return np.asarray(np.maximum(norms, np.float32(1e-6)), np.float32)
 
 
 def _rarity(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import Stemmer
@@ -107,6 +107,16 @@ def query_terms(text: str) -> list[str]:
     """The terms to look for: like those of a turn, without function words, and pairs only where a run has one."""
     terms = _terms(text, singles=False)
     return [term for term in terms if term not in _FUNCTION_STEMS] or terms
+
+
+def terms_of_each(words: Sequence[str]) -> list[frozenset[str]]:
+    """The distinct terms of each of several words: plain ones, which most are, have their stem alone."""
+    folded = [word.lower() if word.isascii() and word.isalnum() else "" for word in words]
+    stems = _stems(folded)
+    return [
+        frozenset((stem[:TERM_CHARS_MAX],)) if plain else frozenset(index_terms(word))
+        for word, plain, stem in zip(words, folded, stems, strict=True)
+    ]
 
 
 class QueryTerms(NamedTuple):

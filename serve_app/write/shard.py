@@ -101,6 +101,11 @@ class Shard:
         with self._loading:  # one at a time: two blocks of one owner would share its vectors
             return self._blocks.get(owner) or self._loaded(owner)
 
+    def at_hand(self, owner: str) -> bool:
+        """Whether all that is held of an owner is in memory: reading it waits for no table."""
+        block = self._blocks.get(owner)
+        return block is not None and len(block.turns) == block.total_turns
+
     def _loaded(self, owner: str) -> Block:
         """Beside folds as long as none comes in between, else between two of them."""
         block = next(filter(None, (self._load(owner) for _ in range(LOAD_ATTEMPTS))), None)

@@ -63,6 +63,12 @@ def found(index: HotIndex, owner: str, query: tuple[int, ...], k: int) -> list[t
     return list(zip(rows.tolist(), scores.tolist(), strict=True))
 
 
+def products(index: HotIndex, owner: str, query: tuple[int, ...]) -> dict[int, float]:
+    rows, scores = index.products(owner, np.array(query, np.float32))
+    assert (rows.dtype, scores.dtype, len(set(rows.tolist()))) == (np.int64, np.float32, len(rows))
+    return dict(zip(rows.tolist(), scores.tolist(), strict=True))
+
+
 vector = st.tuples(*[st.integers(-2, 2)] * DIMENSION)
 owner = st.sampled_from(OWNERS)
 row = st.integers(0, 12)
@@ -96,6 +102,7 @@ def test_any_run_of_operations_equals_the_oracle(open_index: Open, operations: l
         assert apply(index, *step) == apply(oracle, *step)
     for name in OWNERS:
         assert found(index, name, (1, 2, -1, 0), 50) == found(oracle, name, (1, 2, -1, 0), 50)
+        assert products(index, name, (1, 2, -1, 0)) == products(oracle, name, (1, 2, -1, 0))
 
 
 def test_owners_never_see_each_others_rows(open_index: Open) -> None:

@@ -18,6 +18,7 @@ from serve_app.stores.terms import (
     is_function_word,
     query_terms,
     read_query,
+    terms_of_each,
     unspaced_runs,
     words,
 )
@@ -172,9 +173,21 @@ def test_surface_forms_keep_their_writing() -> None:
     assert unspaced_runs("请看API配置, しりとり") == ["请看", "配置", "しりとり"]
 
 
-@given(st.one_of(st.text(), st.text("aZ09 '-_.:/@+#&,é李ー\u0301"), st.sampled_from(["Ken's ZX-81Q, 3rd at 7pm", "李梅 o'brien 90331"])))
+ANY_TEXT = st.one_of(
+    st.text(),
+    st.text("aZ09 '-_.:/@+#&,é李ー\u0301"),
+    st.sampled_from(["Ken's ZX-81Q, 3rd at 7pm", "李梅 o'brien 90331"]),
+)
+
+
+@given(ANY_TEXT)
 def test_a_query_read_once_has_the_terms_that_are_read_apart(text: str) -> None:
     assert tuple(read_query(text)) == (index_terms(text), query_terms(text), code_terms(text))
+
+
+@given(st.lists(ANY_TEXT))
+def test_the_terms_of_several_words_are_those_of_each(texts: list[str]) -> None:
+    assert terms_of_each(texts) == [frozenset(index_terms(text)) for text in texts]
 
 
 @given(st.text("aZ09 '-_.:/@+#&,!"))
