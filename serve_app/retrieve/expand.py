@@ -67,6 +67,10 @@ _CJK_DATE: Final = re.compile(
 )
 
 
+_PERHAPS_DATED: Final = re.compile("|".join([r"\d", "[月월]", *(month[:3] for month in MONTHS)]), re.I)
+"""Most queries name no date: this tells at one look."""
+
+
 class NamedDate(NamedTuple):
     """The parts of a calendar date that a query spells out; None where it does not."""
 
@@ -119,6 +123,8 @@ def is_elliptic(query: str) -> bool:
 
 def named_date(query: str) -> NamedDate:
     """The date in a query, as far as it is spelt out: `8 May 2023`, `in May`, `2023-05-08`, `2023年5月8日`, `五月`."""
+    if not _PERHAPS_DATED.search(query):
+        return NO_DATE
     if iso := _ISO_DATE.search(query):
         return _valid(*(int(part) if part else None for part in iso.groups()))
     year = _YEAR.search(query)

@@ -117,12 +117,15 @@ def dense_window(dense: Floats, previous: Ints, following: Ints) -> Floats:
     The inner product is linear, so this is exact but for the mean's length. A neighbour that is
     missing or has no vector leaves its share to the others; without any vector it is NaN.
     """
-    there = (~np.isnan(dense)).astype(np.float32)
-    known = np.append(dense if there.all() else np.nan_to_num(dense), np.float32(0))  # the last: no neighbour
-    there = np.append(there, np.float32(0))
     side = np.float32((1 - _OWN_SHARE) / 2)
+    lacking = np.isnan(dense)
+    if not lacking.any():
+        known = np.append(dense, np.float32(0))  # the last one stands for an absent neighbour
+        there = _OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
+        return np.asarray((_OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
+    known, present = np.append(np.nan_to_num(dense), np.float32(0)), np.append(~lacking, False).astype(np.float32)
     score = _OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
-    share = _OWN_SHARE * there[:-1] + side * (there[previous] + there[following])
+    share = _OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
     with np.errstate(invalid="ignore"):
         return np.asarray(score / share, np.float32)
 
@@ -167,8 +170,10 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
 
 def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
     """What each arm that counts adds to each turn, shape (n,) each; added up in this order."""
-    own, window = _over_best(evidence.own), _over_best(evidence.window)
-    bm25 = {"bm25": weights.bm25 * own, "bm25_window": weights.bm25_window * window}
+    bm25 = {
+        "bm25": _over_best(evidence.own, weights.bm25),
+        "bm25_window": _over_best(evidence.window, weights.bm25_window),
+    }
     boosts = (
         ("code", evidence.code, weights.code),
         ("speaker", evidence.speaker, weights.speaker),
@@ -187,25 +192,27 @@ def _dense_arms(evidence: Evidence, weights: FusionWeights, by_words: Floats) ->
     if evidence.dense is None:
         return {"dense": weights.dense * by_words, "dense_window": weights.dense_window * by_words}
     around = dense_window(evidence.dense, evidence.previous, evidence.following)
-    own, window = _between_extremes(evidence.dense), _between_extremes(around)
-    lacking = np.isnan(evidence.dense)
+    own, window = _between_extremes(evidence.dense, weights.dense), _between_extremes(around, weights.dense_window)
+    lacking = np.isnan(own)
     if lacking.any():
-        own, window = np.where(lacking, by_words, own), np.where(lacking, by_words, window)
-    return {"dense": weights.dense * own, "dense_window": weights.dense_window * window}
+        own = np.where(lacking, weights.dense * by_words, own)
+        window = np.where(lacking, weights.dense_window * by_words, window)
+    return {"dense": own, "dense_window": window}
 
 
-def _over_best(scores: Floats) -> Floats:
+def _over_best(scores: Floats, weight: float) -> Floats:
     """BM25 has a true zero, so only its best is taken for 1."""
     best = scores.max(initial=0.0)
-    return scores / best if best > 0 else scores
+    return scores * np.float32(weight / best) if best > 0 else scores
 
 
-def _between_extremes(scores: Floats) -> Floats:
+def _between_extremes(scores: Floats, weight: float) -> Floats:
     """The best becomes 1, and the worst 0 unless it is about as good. NaN stays."""
     low, high = np.fmin.reduce(scores, initial=np.inf), np.fmax.reduce(scores, initial=-np.inf)
     if high < low:  # there is none
         return scores
-    return np.asarray(1 - (high - scores) / max(high - low, _SPREAD_MIN), np.float32)
+    steep = weight / max(float(high - low), _SPREAD_MIN)
+    return scores * np.float32(steep) + np.float32(weight - steep * float(high))
 
 
 def _candidates(evidence: Evidence, mode: Mode) -> Mask:

@@ -166,11 +166,7 @@ class LexicalIndex:
         if not len(found.weights):
             return np.zeros(n, np.float32), np.zeros(n, np.float32)
         frame = self._framed(n)
-        rarity = found.weights * _rarity(frame.alive, found.held)
-        own = _summed(rarity, found, frame.norms, n)
-        around = _windows(found, frame, n)
-        window_rarity = found.weights * _rarity(frame.alive, np.bincount(around.rows, minlength=len(found.held)))
-        return own, _summed(window_rarity, around, frame.window_norms, n)
+        return _own_scores(found, frame, n), _window_scores(found, frame, n)
 
     def coverage(self, terms: Iterable[str], limit: int | None = None) -> Floats:
         """Share of the distinct `terms` that each turn holds, 0 to 1, by ordinal."""
@@ -298,30 +294,31 @@ class _Matches(NamedTuple):
     counts: Floats
 
 
-def _windows(found: _Matches, frame: _Frame, n: int) -> _Matches:
-    """The same for windows: what stands in a turn stands in its neighbours' windows, too."""
+def _own_scores(found: _Matches, frame: _Frame, n: int) -> Floats:
+    shares = found.counts / (found.counts + frame.norms[found.ordinals])
+    return np.bincount(found.ordinals, _worth(frame.alive, found.held, found)[found.rows] * shares, n).astype(
+        np.float32
+    )
+
+
+def _window_scores(found: _Matches, frame: _Frame, n: int) -> Floats:
+    """What stands in a turn stands in its neighbours' windows, too."""
     width = n + 1  # one place more, where what would go to an absent neighbour ends up
     base = found.rows * width
     before, after = frame.before[found.ordinals], frame.after[found.ordinals]
-    keys = np.concatenate([base + found.ordinals, base + before, base + after])
-    cells = np.bincount(keys, np.tile(found.counts, 3), len(found.held) * width)
-    cells[n::width] = 0
-    filled = np.flatnonzero(cells)
-    rows = filled // width
-    return _Matches(found.weights, found.held, rows, filled - rows * width, cells[filled].astype(np.float32))
+    keys = np.concatenate((base + found.ordinals, base + before, base + after))
+    counts = np.concatenate((found.counts, found.counts, found.counts))
+    cells = np.bincount(keys, counts, len(found.held) * width).reshape(-1, width)[:, :n]
+    worth = _worth(frame.alive, (cells > 0).sum(axis=1), found)
+    return (worth @ (cells / (cells + frame.window_norms))).astype(np.float32)
+
+
+def _worth(alive: int, holding: NDArray[np.int64], found: _Matches) -> NDArray[np.float64]:
+    """Okapi BM25 (Robertson and Zaragoza 2009): what each term adds at most, by its always positive rarity."""
+    rarity = np.log1p((alive - holding + 0.5) / (holding + 0.5))
+    return np.asarray((K1 + 1) * found.weights * rarity, np.float64)
 
 
 def _norms(lengths: Floats, alive: int) -> Floats:
     norms = K1 * (1 - B + B * lengths * (alive / max(float(lengths.sum()), 1.0)))
     return np.asarray(np.maximum(norms, np.float32(1e-6)), np.float32)
-
-
-def _rarity(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The always positive inverse document frequency."""
-    return np.log1p((alive - holding + 0.5) / (holding + 0.5))
-
-
-def _summed(rarity: NDArray[np.float64], found: _Matches, norms: Floats, n: int) -> Floats:
-    """Okapi BM25 (Robertson and Zaragoza 2009) of each of the n turns."""
-    shares = found.counts / (found.counts + norms[found.ordinals])
-    return np.bincount(found.ordinals, (rarity * (K1 + 1))[found.rows] * shares, n).astype(np.float32)
