@@ -20,7 +20,7 @@ import msgspec
 
 from serve_app.core import Receipt, Turn
 from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
-from serve_app.records import Record, TurnGone, TurnPut, decode_record, encode_record
+from serve_app.records import DERIVED, Record, TurnGone, TurnPut, decode_record, encode_record
 from serve_app.stores.log import Entry
 from serve_app.write.shard import Shard
 
@@ -63,6 +63,11 @@ class Draft:
         self.entries.append(Entry(record.seq, encode_record(record)))
         self.records.append(record)
         self._note(record)
+
+    @property
+    def derived(self) -> bool:
+        """Whether all of it can be computed again."""
+        return all(isinstance(record, DERIVED) for record in self.records)
 
     def cut(self, length: int) -> None:
         """Keep the first `length` records only. Seqs that were drawn stay used."""
@@ -189,7 +194,7 @@ class ShardWriter:
         prepared = [(result[0], future) for result, future in tried if result is not None]
         try:
             if draft.records:
-                self.shard.log.append(draft.entries)
+                self.shard.log.append(draft.entries, derived=draft.derived)
         except MemstrataError as error:
             _fail([future for _, future in prepared], error)
             return

@@ -75,13 +75,14 @@ class OneShard:
         self._keepers: list[Housekeeper] = []
         self.open()
 
-    def open(self) -> None:
+    def open(self, *damages: str) -> None:
+        """`damages`: the kinds of those that the log must have."""
         self.hot = FaissHotIndex(VERSION.dimension)
         self.table = self._table(RecordTable(str(self.folder / "tables"), "shard-0000", VERSION, {}))
         self.segments = self._segments(DiskSegments(self.folder / "log", NO_FSYNC))
         folded = self.table.folded_seq()
         log, recovery = ShardLog.open(self.segments, folded_seq=folded, writer_id=uuid.uuid4().hex)
-        assert recovery.damages == ()
+        assert tuple(damage.kind for damage in recovery.damages) == damages
         self.shard = Shard(self._number, log, self.table, VERSION, self.hot, *self._bounds)
         self.shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded)
         self.writer = ShardWriter(self.shard, self._clock, self._committed, self._writer_bounds)
