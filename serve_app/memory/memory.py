@@ -261,7 +261,7 @@ class Memory:
         return self._writers[shard_of(owner, len(self._writers))]
 
     async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
-        return await asyncio.wrap_future(writer.submit(operation))
+        return await writer.ask(operation)
 
     async def _reached(self, owner: Owner, receipt: Receipt | None, deadline_s: float | None) -> Shard:
         """The owner's shard, once it shows the write that the receipt names."""

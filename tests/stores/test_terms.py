@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import string
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -169,3 +171,18 @@ def test_threads_do_not_disturb_each_other() -> None:
 def test_surface_forms_keep_their_writing() -> None:
     assert words("Ask O’Brien about ZX-81Q, v1.2 API配置!") == ["Ask", "O’Brien", "about", "ZX-81Q", "v1.2", "API"]
     assert unspaced_runs("请看API配置, しりとり") == ["请看", "配置", "しりとり"]
+
+
+@given(st.text(st.sampled_from(string.ascii_letters + string.digits + string.punctuation + " \n'-._"), max_size=60))
+def test_a_letter_of_another_script_changes_no_other_term(text: str) -> None:
+    beside = Counter(index_terms(f"{text} \u0436"))
+    assert beside - Counter("\u0436") == Counter(index_terms(text))
+
+
+def test_a_very_long_run_of_letters_takes_no_longer_than_as_many_short_ones() -> None:
+    costs = []
+    for text in ("ab-c " * 200_000, "a" * 1_000_000, "a-" * 500_000):
+        started = time.process_time()
+        index_terms(text)
+        costs.append(time.process_time() - started)
+    assert max(costs[1:]) < 5 * costs[0]
