@@ -25,6 +25,7 @@ from serve_app.core import Receipt, Turn
 from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
 from serve_app.records import DERIVED, Record, TurnGone, TurnPut, decode_record, encode_record
 from serve_app.stores.log import Entry
+from serve_app.write.meter import UNMETERED, Meter
 from serve_app.write.shard import Shard
 
 
@@ -121,8 +122,10 @@ class ShardWriter:
         clock: Callable[[], int],
         committed: Callable[[Shard, list[Record]], None],
         bounds: WriterBounds | None = None,
+        meter: Meter = UNMETERED,
     ) -> None:
         self.shard = shard
+        self._meter = meter
         self._bounds = bounds or WriterBounds()
         self._clock = clock
         self._committed = committed
@@ -150,8 +153,10 @@ class ShardWriter:
             if self._closed:
                 raise StoreUnavailable("the writer of this shard has stopped")
             if self._weight and self._weight + operation.weight > self._bounds.queue_weight:
+                self._meter.sent_away("queue_weight")
                 raise Overloaded("the write queue of this shard is full")
             if self.shard.tail_length() > self._bounds.tail_records:
+                self._meter.sent_away("tail_records")
                 raise Overloaded("the tables do not take what is written; the log is at its bound")
             self._queue.append((operation, answer))
             self._weight += operation.weight
@@ -200,6 +205,7 @@ class ShardWriter:
 
     def _commit(self, batch: list[Asked]) -> None:
         """Settle, prepare, append, apply, acknowledge."""
+        started = time.perf_counter()
         try:
             self._settle()
         except MemstrataError as error:
@@ -213,6 +219,8 @@ class ShardWriter:
         except MemstrataError as error:
             _answer([(answer, refusal or error) for answer, _, refusal in tried])
             return
+        if draft.records:
+            self._meter.committed(len(draft.records), time.perf_counter() - started)
         self.shard.take(draft.records)
         receipt = Receipt(self.shard.number, self.shard.applied_seq)
         _answer([(answer, refusal or (result, receipt)) for answer, result, refusal in tried])

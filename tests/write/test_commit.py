@@ -27,7 +27,7 @@ from serve_app.write.operations import (
 )
 from serve_app.write.shard import Shard
 from tests.stores.unreliable import Unreliable, fails, is_full, stores_then_fails
-from tests.write.shards import ANN, BOB, WAIT_S, OneShard, wait_until
+from tests.write.shards import ANN, BOB, WAIT_S, Noting, OneShard, wait_until
 
 
 class Gate:
@@ -120,6 +120,25 @@ def test_a_full_queue_sends_callers_away_and_takes_nothing(gated: OneShard) -> N
         future.result(WAIT_S)
     assert gated.contents(ANN, "a") == ["first", *"0123456789", *"0123456789"]
     assert gated.say(ANN, "a", "now there is room")[0].status == "stored"
+
+
+def test_commits_and_refusals_are_told_with_the_bound(opened: Callable[..., OneShard]) -> None:
+    meter = Noting()
+    bounds = WriterBounds(queue_weight=10, tail_records=15)
+    shard = opened(segments=Gate, writer_bounds=bounds, meter=meter)
+    first = in_flight(shard)
+    ten = shard.writer.submit(append(ANN, "a", *"0123456789"))
+    with pytest.raises(Overloaded):
+        shard.writer.submit(append(ANN, "a", "one too many"))
+    shard.segments.open()
+    first.result(WAIT_S)
+    ten.result(WAIT_S)
+    shard.do(DeleteSession(ANN, "none"))
+    shard.say(ANN, "a", *"01234")
+    with pytest.raises(Overloaded):
+        shard.say(ANN, "a", "one too many")
+    assert meter.commits == [1, 10, 5], "what writes nothing is no commit"
+    assert meter.bounds == ["queue_weight", "tail_records"]
 
 
 def test_one_call_larger_than_the_queue_is_taken_by_an_idle_writer(gated: OneShard) -> None:
