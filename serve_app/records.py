@@ -109,6 +109,9 @@ class VectorsPut(msgspec.Struct, frozen=True, tag="vectors"):
 
 Record = TurnPut | TurnGone | SessionGone | UserGone | ErasureDone | FactPut | FactGone | SummaryPut | VectorsPut
 
+DERIVED = (VectorsPut, SummaryPut)
+"""Records that can be made again from the turns."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 

@@ -136,9 +136,10 @@ class Service:
         opened.callback(lane.close)
         queues = EmbedService(embedder)
         opened.callback(queues.close)
-        self._indexer = Indexer(queues, embedder)
+        metrics = Metrics()
+        self._indexer = Indexer(queues, embedder, meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
-        damages = self._open_shards(identity, opened)
+        damages = self._open_shards(identity, metrics, opened)
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
         opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
@@ -160,7 +161,6 @@ class Service:
         )
         warm = queues.query(WARM_UP)
         operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
-        metrics = Metrics()
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         return Api(Routes(memory, operator, keys), keys, operator, metrics)
@@ -194,7 +194,7 @@ class Service:
             raise InvalidRequest(f"{path}: the store has {found.shards} shards; the settings ask for {wanted}")
         return found
 
-    def _open_shards(self, identity: StoreIdentity, opened: ExitStack) -> list[tuple[int, str]]:
+    def _open_shards(self, identity: StoreIdentity, metrics: Metrics, opened: ExitStack) -> list[tuple[int, str]]:
         """Open every shard and its writer; gives what was found damaged."""
         hot = FaissHotIndex(identity.version.dimension)
         self._writers: list[ShardWriter] = []
@@ -207,7 +207,7 @@ class Service:
             memory = self._settings.memory
             shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
             shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
-            self._writers.append(ShardWriter(shard, microseconds, self._committed))
+            self._writers.append(ShardWriter(shard, microseconds, self._committed, meter=metrics))
             opened.callback(self._writers[-1].close)
         return damages
 
@@ -242,6 +242,8 @@ class Service:
         yield "memstrata_turns_in_memory", "Turns whose content is in memory.", sum(turns for _, turns in counts)
         yield "memstrata_block_loads", "Blocks loaded from the tables.", sum(shard.loads for shard in shards)
         yield "memstrata_summaries_waiting", "Sessions that wait for a summary.", self._refresher.waiting
+        age = self._indexer.oldest_age_s
+        yield "memstrata_oldest_pending_turn_age_seconds", "Age of the turn that has waited longest for vectors.", age
         yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
 
     async def stop(self) -> None:

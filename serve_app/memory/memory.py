@@ -24,7 +24,6 @@ from serve_app.errors import (
     InvalidReceipt,
     InvalidRequest,
     NotFound,
-    Overloaded,
     ReceiptNotReached,
 )
 from serve_app.memory import reading
@@ -119,8 +118,7 @@ class Memory:
         self, owner: Owner, session: str, turns: Sequence[NewTurn], wait_indexed: bool, deadline_s: float | None
     ) -> Appended:
         """Durable when it returns; with `wait_indexed` the vectors are in the hot tier too, or `indexed` is False."""
-        if self._indexer.full_for(owner.key):
-            raise Overloaded("too many turns wait for their vectors")
+        self._indexer.admit(owner.key)
         writer = self._writer(owner)
         results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns))
         if not wait_indexed:
@@ -274,7 +272,7 @@ class Memory:
         return self._writers[shard_of(owner, len(self._writers))]
 
     async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
-        return await asyncio.wrap_future(writer.submit(operation))
+        return await writer.ask(operation)
 
     async def _reached(self, owner: Owner, receipt: Receipt | None, deadline_s: float | None) -> Shard:
         """The owner's shard, once it shows the write that the receipt names."""

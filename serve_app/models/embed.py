@@ -106,6 +106,8 @@ class TransformersEmbedder:
         return self._forward.vectors([self._cut.encode(self._filled(text[:read])).ids for text in texts])
 
     def chunks(self, text: str) -> list[str]:
+        if len(text) <= self._room and text.isascii():  # a token takes a character at least: no need to count them
+            return [text]
         encoding: Encoding = self._whole.encode(text, add_special_tokens=False)
         if len(encoding) <= self._room:  # the lists of a long text's tokens are made only where they are needed
             return [text]

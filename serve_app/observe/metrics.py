@@ -10,6 +10,10 @@ from prometheus_client.registry import Collector
 
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+COMMIT_RECORDS_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048)
+LAG_SECONDS_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
+
 
 class Gauges(Collector):
     """Figures that are read when they are asked for."""
@@ -41,6 +45,28 @@ class Metrics:
             "memstrata_http_refused", "Requests turned away at the door.", ["reason"], registry=self._registry
         )
 
+        self._commit_seconds = Histogram(
+            "memstrata_commit_duration_seconds",
+            "Time of one group commit until it was durable.",
+            buckets=COMMIT_SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+        self._commit_records = Histogram(
+            "memstrata_commit_records",
+            "Records in one group commit.",
+            buckets=COMMIT_RECORDS_BUCKETS,
+            registry=self._registry,
+        )
+        self._lag = Histogram(
+            "memstrata_searchable_lag_seconds",
+            "Time from a turn's durability until its vectors were in the hot tier.",
+            buckets=LAG_SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+        self._sent_away = Counter(
+            "memstrata_writes_refused", "Writes turned away at a bound.", ["bound"], registry=self._registry
+        )
+
     def watch(self, gauges: Gauges) -> None:
         self._registry.register(gauges)
 
@@ -50,6 +76,18 @@ class Metrics:
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()
+
+    # ---- what the write path tells, see write/meter.py
+
+    def committed(self, records: int, seconds: float) -> None:
+        self._commit_records.observe(records)
+        self._commit_seconds.observe(seconds)
+
+    def sent_away(self, bound: str) -> None:
+        self._sent_away.labels(bound).inc()
+
+    def searchable(self, lag_s: float) -> None:
+        self._lag.observe(lag_s)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -105,8 +105,9 @@ class LexicalIndex:
         self._lengths.append(len(terms))
         self._previous.append(previous)
         self._following.append(NO_TURN)
-        for term, count in Counter(terms).items():
-            self._post(term, ordinal << _COUNT_BITS | min(count, _COUNT_MAX))
+        counted = Counter(terms)
+        self._post_newest(counted, ordinal << _COUNT_BITS)
+        self._posting_count += len(counted)
         return ordinal
 
     def replace(self, ordinal: int, held: Sequence[str], terms: Sequence[str]) -> None:
@@ -180,6 +181,19 @@ class LexicalIndex:
     def links(self, limit: int | None = None) -> Links:
         """Neighbours of each turn, as far as only `limit` turns are there. Not to be changed."""
         return self._framed(self.size if limit is None else min(limit, self.size)).links
+
+    def _post_newest(self, counted: Counter[str], place: int) -> None:
+        """Every append comes through here, once a term: a posting behind all others needs no search for its place."""
+        postings = self._postings
+        for term, count in counted.items():
+            posting = place | (count if count < _COUNT_MAX else _COUNT_MAX)
+            held = postings.get(term)
+            if held is None:
+                postings[term] = posting
+            elif isinstance(held, int):
+                postings[term] = array("I", (held, posting))
+            else:
+                held.append(posting)
 
     def _post(self, term: str, posting: int) -> None:
         held = self._postings.get(term)

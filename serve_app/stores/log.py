@@ -78,7 +78,8 @@ class ShardLog:
         for _ in range(TAKEOVER_TRIES_MAX):
             found = replay(segments, folded_seq)
             log = cls(segments, found, writer_id)
-            damages += [found.damage] if found.damage else []
+            if found.damage is not None and found.damage.segment not in {damage.segment for damage in damages}:
+                damages.append(found.damage)
             log.damage = damages[-1] if damages else None
             if log.writable and not log._take_over(found):
                 continue
@@ -107,8 +108,11 @@ class ShardLog:
     def bytes(self) -> int:
         return sum(place.bytes for place in self._places)
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry], *, derived: bool = False) -> None:
         """Store all entries, in one segment, durably, or none. Their seqs increase from `next_seq` on.
+
+        `derived` says that all of them can be computed again from earlier ones: damage before them, and after
+        everything else, is a torn tail still.
 
         Raises StorageFull (nothing is stored), StoreUnavailable (perhaps: settle before the next append), Fenced
         for ever once another writer has taken over, LogDamaged for a log with a hole, ValueError for wrong seqs.
@@ -118,7 +122,7 @@ class ShardLog:
             raise StoreUnavailable(f"segment {self._unsettled.header.number} is not settled yet")
         if not entries:
             raise ValueError("nothing to append")
-        batch = self._batch(entries, entries[-1].seq)
+        batch = self._batch(entries, entries[-1].seq, derived=derived)
         try:
             self._claim(batch)
         except StoreUnavailable:
@@ -177,10 +181,11 @@ class ShardLog:
         self._torn = [torn for name in self._segments.names() if (torn := number_of(name, "torn")) is not None]
         return True
 
-    def _batch(self, entries: Sequence[Entry], last_seq: int, fence: bool = False) -> _Batch:
+    def _batch(self, entries: Sequence[Entry], last_seq: int, *, fence: bool = False, derived: bool = False) -> _Batch:
         """The next segment, not stored yet. It uses up the seqs to `last_seq`, even where it is empty."""
         number = self._number + 1
-        header = Header(number, self.epoch, self._writer_id, last_seq, self.last_seq, len(entries), fence)
+        count = len(entries)
+        header = Header(number, self.epoch, self._writer_id, last_seq, self.last_seq, count, fence, derived)
         return _Batch(header, encode(header, entries))
 
     def _claim(self, batch: _Batch, doubtful: _Batch | None = None) -> _Batch:

@@ -2,7 +2,7 @@
 
 A segment is a header with its own checksum, then framed entries, payloads as they are (little-endian):
 
-    header  "MSEG" | format u16 | fence u8 | writer_bytes u8 | number u64 | epoch u64 | last_seq u64 | prev_last_seq u64
+    header  "MSEG" | format u16 | flags u8 | writer_bytes u8 | number u64 | epoch u64 | last_seq u64 | prev_last_seq u64
             | count u32 | writer_id | crc32 u32 of all before it
     entry   length u32 | crc32 u32 of length, seq and payload | seq u64 | payload
 
@@ -25,6 +25,9 @@ import msgspec
 
 MAGIC = b"MSEG"
 FORMAT = 1
+
+_FENCE, _DERIVED, _CUT = 1, 2, 4
+"""Bits of `flags`. Releases that knew the first one only wrote 0 or 1 here: their segments mean the same today."""
 
 SEQ_SPAN_MAX = 65_536
 """Seqs that one segment may use up, and so entries that it may hold: how far to jump when its header is lost."""
@@ -50,7 +53,8 @@ class Header(msgspec.Struct, frozen=True):
 
     It uses up the seqs after `prev_last_seq`, the last one used before it, up to `last_seq`, whether or not an
     entry stands at each of them: an empty segment may use up seqs, too. A `fence` is the empty segment by which
-    a writer takes the shard over.
+    a writer takes the shard over. What a `derived` segment holds can be computed again. A `cut` one is what a repair
+    left of a torn tail: derived segments behind it, up to the next fence, speak of what was lost and do not count.
     """
 
     number: int
@@ -60,6 +64,13 @@ class Header(msgspec.Struct, frozen=True):
     prev_last_seq: int
     count: int
     fence: bool = False
+    derived: bool = False
+    cut: bool = False
+
+    @property
+    def dispensable(self) -> bool:
+        """Whether nothing is lost with this segment but work. A fence is not: it says that all before it was whole."""
+        return not (self.fence or self.cut) and (self.derived or self.count == 0)
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -134,7 +145,8 @@ def _encode_header(header: Header) -> bytes:
     if len(writer) > WRITER_ID_BYTES_MAX:
         raise ValueError(f"a writer id has at most {WRITER_ID_BYTES_MAX} bytes, not {len(writer)}")
     seqs = (header.last_seq, header.prev_last_seq)
-    fixed = _FIXED.pack(MAGIC, FORMAT, header.fence, len(writer), header.number, header.epoch, *seqs, header.count)
+    flags = _FENCE * header.fence | _DERIVED * header.derived | _CUT * header.cut
+    fixed = _FIXED.pack(MAGIC, FORMAT, flags, len(writer), header.number, header.epoch, *seqs, header.count)
     return fixed + writer + _CRC.pack(zlib.crc32(fixed + writer))
 
 
@@ -144,7 +156,7 @@ def _decode_header(data: bytes) -> tuple[Header, int]:
         raise _Broken("empty")
     if len(data) < _FIXED.size:
         raise _Broken(f"truncated at byte {len(data)}")
-    magic, version, fence, writer_bytes, number, epoch, last_seq, prev_last_seq, count = _FIXED.unpack_from(data)
+    magic, version, flags, writer_bytes, number, epoch, last_seq, prev_last_seq, count = _FIXED.unpack_from(data)
     if magic != MAGIC:
         raise _Broken("not a segment at byte 0")
     if version != FORMAT:
@@ -155,7 +167,8 @@ def _decode_header(data: bytes) -> tuple[Header, int]:
     if zlib.crc32(data[:signed]) != _CRC.unpack_from(data, signed)[0]:
         raise _Broken("checksum mismatch at byte 0")
     writer_id = data[_FIXED.size : signed].decode(errors="replace")
-    header = Header(number, epoch, writer_id, last_seq, prev_last_seq, count, bool(fence))
+    kinds = (bool(flags & _FENCE), bool(flags & _DERIVED), bool(flags & _CUT))
+    header = Header(number, epoch, writer_id, last_seq, prev_last_seq, count, *kinds)
     return header, signed + _CRC.size
 
 

@@ -6,7 +6,8 @@ is another version.
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
+from functools import lru_cache
 from typing import Final
 
 TEMPLATE: Final = "{speaker} ({day} {month} {year}): {text}"
@@ -26,26 +27,44 @@ MONTHS: Final = (
     "December",
 )
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST: Final = datetime.min.replace(tzinfo=UTC)
-_LAST: Final = datetime.max.replace(tzinfo=UTC)
+DAYS_REMEMBERED_MAX: Final = 1_024
+"""Turns come by the thousand a day: how a day is written is worked out once."""
+
+_MINUTE_US: Final = 60 * 1_000_000
+_DAY_US: Final = 24 * 60 * _MINUTE_US
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_FIRST_DAY: Final = date.min.toordinal()
+_LAST_DAY: Final = date.max.toordinal()
 
 
 def contextual_text(speaker: str | None, role: str, created_at_us: int, offset_minutes: int, text: str) -> str:
     """`Caroline (8 May 2023): text`; the role stands where no speaker is named."""
-    day = local_date(created_at_us, offset_minutes)
-    return f"{speaker or role} ({day.day} {MONTHS[day.month - 1]} {day.year}): {text}"
+    return f"{speaker or role} ({_written_day(_day(created_at_us, offset_minutes))}): {text}"
 
 
 def local_date(at_us: int, offset_minutes: int) -> date:
     """The day on the sender's calendar; instants beyond the years 1 to 9999 give the nearest day in them."""
-    try:
-        return (_EPOCH + timedelta(microseconds=at_us) + timedelta(minutes=offset_minutes)).date()
-    except OverflowError:
-        return (_FIRST if at_us < 0 else _LAST).date()
+    return date.fromordinal(_day(at_us, offset_minutes))
 
 
 def day_number(at_us: int, offset_minutes: int) -> int:
     """The same day as one integer, 20230508: what `fuse` compares with a date named in a query."""
-    day = local_date(at_us, offset_minutes)
-    return day.year * 10_000 + day.month * 100 + day.day
+    return _numbered_day(_day(at_us, offset_minutes))
+
+
+def _day(at_us: int, offset_minutes: int) -> int:
+    """Days since 31 December of the year 0, as `date.fromordinal` counts them."""
+    day = (at_us + offset_minutes * _MINUTE_US) // _DAY_US + _EPOCH_DAY
+    return min(max(day, _FIRST_DAY), _LAST_DAY)
+
+
+@lru_cache(DAYS_REMEMBERED_MAX)
+def _written_day(day: int) -> str:
+    on = date.fromordinal(day)
+    return f"{on.day} {MONTHS[on.month - 1]} {on.year}"
+
+
+@lru_cache(DAYS_REMEMBERED_MAX)
+def _numbered_day(day: int) -> int:
+    on = date.fromordinal(day)
+    return on.year * 10_000 + on.month * 100 + on.day

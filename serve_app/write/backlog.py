@@ -17,6 +17,8 @@ class Waiting(NamedTuple):
     writer: ShardWriter
     owner: str
     seq: int
+    since: float
+    """When it became durable, or was found at the start without vectors; on the monotonic clock."""
 
 
 class Backlog:
@@ -35,6 +37,10 @@ class Backlog:
     def put(self, waiting: Waiting) -> None:
         self._queues.setdefault(waiting.owner, deque()).append(waiting)
         self._size += 1
+
+    def oldest(self) -> float | None:
+        """Since when the one waits that waits longest."""
+        return min((one.since for queue in self._queues.values() for one in queue), default=None)
 
     def take(self, most: int) -> list[Waiting]:
         taken: list[Waiting] = []

@@ -3,11 +3,14 @@
 What arrives while a commit is in flight goes into the next one; there is no timer. An operation is
 prepared against the state after all earlier ones, its records are appended with those of its
 batch, and its future resolves only when they are durable and applied. A batch that cannot be made
-durable changes nothing and fails each of its operations.
+durable changes nothing and fails each of its operations. The futures of one event loop are resolved
+together: a batch wakes a loop once, however many of its callers it answers.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,8 +23,9 @@ import msgspec
 
 from serve_app.core import Receipt, Turn
 from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
-from serve_app.records import Record, TurnGone, TurnPut, decode_record, encode_record
+from serve_app.records import DERIVED, Record, TurnGone, TurnPut, decode_record, encode_record
 from serve_app.stores.log import Entry
+from serve_app.write.meter import UNMETERED, Meter
 from serve_app.write.shard import Shard
 
 
@@ -64,6 +68,11 @@ class Draft:
         self.records.append(record)
         self._note(record)
 
+    @property
+    def derived(self) -> bool:
+        """Whether all of it can be computed again."""
+        return all(isinstance(record, DERIVED) for record in self.records)
+
     def cut(self, length: int) -> None:
         """Keep the first `length` records only. Seqs that were drawn stay used."""
         if length == len(self.records):
@@ -98,6 +107,10 @@ class Operation(ABC):
 
 
 Outcome = tuple[Any, Receipt]
+Answer = Future[Outcome] | asyncio.Future[Outcome]
+"""Where the outcome goes: to a thread that may block for it, or to a coroutine."""
+
+Asked = tuple[Operation, Answer]
 
 
 class ShardWriter:
@@ -109,12 +122,14 @@ class ShardWriter:
         clock: Callable[[], int],
         committed: Callable[[Shard, list[Record]], None],
         bounds: WriterBounds | None = None,
+        meter: Meter = UNMETERED,
     ) -> None:
         self.shard = shard
+        self._meter = meter
         self._bounds = bounds or WriterBounds()
         self._clock = clock
         self._committed = committed
-        self._queue: deque[tuple[Operation, Future[Outcome]]] = deque()
+        self._queue: deque[Asked] = deque()
         self._weight = 0
         self._closed = False
         self._wake = threading.Condition()
@@ -122,19 +137,30 @@ class ShardWriter:
         self._thread.start()
 
     def submit(self, operation: Operation) -> Future[Outcome]:
-        """Raises Overloaded when the queue is full; nothing of the operation was taken then."""
+        """For a thread. Raises Overloaded when the queue is full; nothing of the operation was taken then."""
         future: Future[Outcome] = Future()
+        self._put(operation, future)
+        return future
+
+    def ask(self, operation: Operation) -> asyncio.Future[Outcome]:
+        """For a coroutine; otherwise like `submit`."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._put(operation, future)
+        return future
+
+    def _put(self, operation: Operation, answer: Answer) -> None:
         with self._wake:
             if self._closed:
                 raise StoreUnavailable("the writer of this shard has stopped")
             if self._weight and self._weight + operation.weight > self._bounds.queue_weight:
+                self._meter.sent_away("queue_weight")
                 raise Overloaded("the write queue of this shard is full")
             if self.shard.tail_length() > self._bounds.tail_records:
+                self._meter.sent_away("tail_records")
                 raise Overloaded("the tables do not take what is written; the log is at its bound")
-            self._queue.append((operation, future))
+            self._queue.append((operation, answer))
             self._weight += operation.weight
             self._wake.notify()
-        return future
 
     @property
     def waiting(self) -> int:
@@ -152,18 +178,18 @@ class ShardWriter:
         self._thread.join()
 
     def _run(self) -> None:
-        batch: list[tuple[Operation, Future[Outcome]]] = []
+        batch: list[Asked] = []
         try:
             while batch := self._next_batch():
-                self._commit([(operation, future) for operation, future in batch if _begun(future)])
+                self._commit([(operation, answer) for operation, answer in batch if _begun(answer)])
         finally:
-            self._stop([future for _, future in batch])
+            self._stop([answer for _, answer in batch])
 
-    def _next_batch(self) -> list[tuple[Operation, Future[Outcome]]]:
+    def _next_batch(self) -> list[Asked]:
         """All that waits, up to the bound, and up to an operation that must see its owner's others committed."""
         with self._wake:
             self._wake.wait_for(lambda: self._queue or self._closed)
-            batch: list[tuple[Operation, Future[Outcome]]] = []
+            batch: list[Asked] = []
             shared: set[str] = set()
             exclusive: set[str] = set()
             weight = 0
@@ -177,26 +203,27 @@ class ShardWriter:
             self._weight -= weight
             return batch
 
-    def _commit(self, batch: list[tuple[Operation, Future[Outcome]]]) -> None:
+    def _commit(self, batch: list[Asked]) -> None:
         """Settle, prepare, append, apply, acknowledge."""
+        started = time.perf_counter()
         try:
             self._settle()
         except MemstrataError as error:
-            _fail([future for _, future in batch], error)
+            _answer([(answer, error) for _, answer in batch])
             return
         draft = Draft(self.shard, self._clock())
-        tried = [(self._prepare(operation, future, draft), future) for operation, future in batch]
-        prepared = [(result[0], future) for result, future in tried if result is not None]
+        tried = [(answer, *self._prepare(operation, draft)) for operation, answer in batch]
         try:
             if draft.records:
-                self.shard.log.append(draft.entries)
+                self.shard.log.append(draft.entries, derived=draft.derived)
         except MemstrataError as error:
-            _fail([future for _, future in prepared], error)
+            _answer([(answer, refusal or error) for answer, _, refusal in tried])
             return
+        if draft.records:
+            self._meter.committed(len(draft.records), time.perf_counter() - started)
         self.shard.take(draft.records)
         receipt = Receipt(self.shard.number, self.shard.applied_seq)
-        for result, future in prepared:
-            future.set_result((result, receipt))
+        _answer([(answer, refusal or (result, receipt)) for answer, result, refusal in tried])
         self._committed(self.shard, draft.records)
 
     def _settle(self) -> None:
@@ -206,34 +233,55 @@ class ShardWriter:
             self.shard.take(records)
             self._committed(self.shard, records)
 
-    def _prepare(self, operation: Operation, future: Future[Outcome], draft: Draft) -> tuple[Any] | None:
-        """The result of the operation in a tuple, or None where it was refused."""
+    def _prepare(self, operation: Operation, draft: Draft) -> tuple[Any, Exception | None]:
+        """The result of the operation, or why it was refused."""
         length = len(draft.records)
         try:
-            return (operation.prepare(draft),)
-        except Exception as error:  # noqa: BLE001 - the caller of `submit` gets it; the writer goes on with the others
+            return operation.prepare(draft), None
+        except Exception as error:  # noqa: BLE001 - who asked gets it; the writer goes on with the others
             draft.cut(length)
-            future.set_exception(error)
-            return None
+            return None, error
 
-    def _stop(self, begun: Iterable[Future[Outcome]]) -> None:
+    def _stop(self, begun: Iterable[Answer]) -> None:
         """Nobody waits for ever, not even for a batch that met a defect: of that one nobody knows what is stored."""
         with self._wake:
             self._closed = True
             waiting, self._queue = self._queue, deque()
-        unanswered = [future for future in begun if not future.done()]
-        unanswered += [future for _, future in waiting if _begun(future)]
-        _fail(unanswered, StoreUnavailable("the writer of this shard has stopped"))
+        unanswered = [answer for answer in begun if not answer.done()]
+        unanswered += [answer for _, answer in waiting if _begun(answer)]
+        error = StoreUnavailable("the writer of this shard has stopped")
+        _answer([(answer, error) for answer in unanswered])
 
 
-def _begun(future: Future[Outcome]) -> bool:
-    """False where the caller has gone meanwhile; from here on it can no longer cancel."""
-    return future.set_running_or_notify_cancel()
+def _begun(answer: Answer) -> bool:
+    """False where the caller has gone meanwhile; from here on what it asked for is done all the same."""
+    return answer.set_running_or_notify_cancel() if isinstance(answer, Future) else not answer.cancelled()
 
 
-def _fail(futures: Iterable[Future[Outcome]], error: MemstrataError) -> None:
-    for future in futures:
-        future.set_exception(error)
+def _answer(outcomes: Iterable[tuple[Answer, Outcome | Exception]]) -> None:
+    """Resolve futures: those of threads here, those of each event loop in one call on it."""
+    of_loops: dict[asyncio.AbstractEventLoop, list[tuple[Answer, Outcome | Exception]]] = {}
+    for answer, outcome in outcomes:
+        if isinstance(answer, Future):
+            _resolve(answer, outcome)
+        else:
+            of_loops.setdefault(answer.get_loop(), []).append((answer, outcome))
+    for loop, those in of_loops.items():
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and all who waited on it with it
+            loop.call_soon_threadsafe(_resolve_all, those)
+
+
+def _resolve_all(outcomes: Iterable[tuple[Answer, Outcome | Exception]]) -> None:
+    for answer, outcome in outcomes:
+        if not answer.done():  # gone, or told already that the writer has stopped
+            _resolve(answer, outcome)
+
+
+def _resolve(answer: Answer, outcome: Outcome | Exception) -> None:
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
 
 
 def microseconds() -> int:

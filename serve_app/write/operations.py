@@ -81,7 +81,8 @@ class AppendTurns(Operation):
         """The stored turns that these would repeat, by id; read at once, since they may lie in the table."""
         block = draft.shard.block(self.owner)
         found = {block.find(self.session, turn.id) for turn in self.turns if turn.id is not None}
-        return {turn.id: turn for turn in draft.shard.turns(self.owner, [seq for seq in found if seq is not None])}
+        seqs = [seq for seq in found if seq is not None]
+        return {turn.id: turn for turn in draft.shard.turns(self.owner, seqs)} if seqs else {}
 
     def _append(self, draft: Draft, stored: Mapping[str, Turn], new: NewTurn) -> ItemResult:
         existing = self._existing(draft, stored, new.id)

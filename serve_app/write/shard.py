@@ -7,8 +7,9 @@ Only the writer (write/commit.py) calls `take`; only the folder (write/fold.py) 
 
 from __future__ import annotations
 
+import bisect
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -131,11 +132,22 @@ class Shard:
         return block if self._adopt(owner, block) else None
 
     def _adopt(self, owner: str, block: Block) -> bool:
-        """Bring the block up to date and hand it out from now on; False where a fold overtook it."""
+        """Bring the block up to date and hand it out from now on; False where a fold overtook it.
+
+        A long tail is applied before the lock is taken for good: appends do not wait for it.
+        """
         with self._lock:
             if self.folded_seq > block.applied_seq:
                 return False
-            for record in self._tail_of.get(owner, ()):
+            ahead = list(self._tail_of.get(owner, ()))
+            seen = self._tail[-1].seq if self._tail else self.folded_seq
+        for record in ahead:
+            block.apply(record)
+        with self._lock:
+            if self.folded_seq > seen:
+                return False
+            records = self._tail_of.get(owner, [])
+            for record in records[bisect.bisect_right(records, seen, key=_seq) :]:
                 block.apply(record)
             self._blocks[owner] = block
             return True
@@ -248,15 +260,23 @@ class Shard:
             return len(self._tail_of.get(owner, ()))
 
     def folded(self, seq: int) -> None:
-        """The table holds everything up to `seq`: forget that part of the tail."""
+        """The table holds everything up to `seq`: forget that part of the tail. Costs as much as goes, not as stays."""
+        gone = self._tail[: bisect.bisect_right(self._tail, seq, key=_seq)]  # only here does the tail lose records
+        of_owners = Counter(record.owner for record in gone)
         with self._lock:
-            self._tail = [record for record in self._tail if record.seq > seq]
-            self._tail_of = {}
-            for record in self._tail:
-                self._tail_of.setdefault(record.owner, []).append(record)
+            del self._tail[: len(gone)]
+            for owner, count in of_owners.items():
+                records = self._tail_of[owner]
+                del records[:count]
+                if not records:
+                    del self._tail_of[owner]
             self.folded_seq = seq
 
     def block_counts(self) -> tuple[int, int]:
         """(owners in memory, turns whose content is resident)."""
         with self._lock:
             return len(self._blocks), sum(len(block.turns) for block in self._blocks.values())
+
+
+def _seq(record: Record) -> int:
+    return record.seq

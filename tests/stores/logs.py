@@ -38,6 +38,13 @@ def add(log: ShardLog, *payloads: bytes) -> list[Entry]:
     return entries
 
 
+def derive(log: ShardLog, *payloads: bytes) -> list[Entry]:
+    """Add what can be computed again."""
+    entries = group(log, *payloads)
+    log.append(entries, derived=True)
+    return entries
+
+
 def held(store: SegmentStore, folded_seq: int = 0) -> tuple[Entry, ...]:
     """What a new owner is given."""
     return opened(store, folded_seq)[1].entries

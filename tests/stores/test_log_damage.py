@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from serve_app.errors import LogDamaged, StoreUnavailable
+from serve_app.ports import SegmentStore
 from serve_app.stores.log import Entry
 from serve_app.stores.segment import SEQ_SPAN_MAX, Header, encode, number_of, segment_name, torn_name
-from tests.stores.logs import add, content, filled, held, memory, opened
+from tests.stores.logs import add, content, derive, filled, held, memory, opened
 from tests.stores.unreliable import Unreliable, fails
 
 TAIL = (b"first of the tail", b"second")
@@ -221,3 +222,141 @@ def test_tables_older_than_the_log_are_a_hole() -> None:
     add(opened(store, folded_seq=50)[0], b"51")
     log, recovery = opened(store, folded_seq=40)
     assert (recovery.entries, recovery.damages[0].kind, log.writable) == ((), "hole", False)
+
+
+# ---- derived segments behind the damage
+
+
+def tail_with_derived_behind() -> tuple[dict[str, bytes], list[Entry], list[Entry]]:
+    """As `log_with_a_tail`, and segments 5 and 6, which can be computed again; gives the derived entries last."""
+    segments, before, tail, _ = log_with_a_tail()
+    store = filled(segments)
+    header = Header(5, 1, "writer", tail[-1].seq + 2, tail[-1].seq, 2, derived=True)
+    vectors = [Entry(tail[-1].seq + 1, b"vector"), Entry(tail[-1].seq + 2, b"another")]
+    summary = [Entry(tail[-1].seq + 3, b"summary")]
+    store.create(segment_name(5), encode(header, vectors))
+    last = msgspec.structs.replace(header, number=6, last_seq=summary[-1].seq, prev_last_seq=header.last_seq, count=1)
+    store.create(segment_name(6), encode(last, summary))
+    return content(store), before + tail, vectors + summary
+
+
+def without(segments: dict[str, bytes], number: int) -> dict[str, bytes]:
+    return {name: data for name, data in segments.items() if name != segment_name(number)}
+
+
+def test_derived_segments_behind_a_torn_one_leave_it_a_torn_tail_at_any_byte() -> None:
+    segments, turns, derived = tail_with_derived_behind()
+    before = turns[: -len(TAIL)]
+    for damaged, stays, header_stays in damaged_tails():
+        lost = len(TAIL) - stays
+        if not lost:
+            continue
+        store = filled(segments | {segment_name(4): damaged})
+        log, recovery = opened(store)
+        kept = turns[: len(before) + stays]
+        assert list(recovery.entries) == kept, "nothing is given that speaks of what was lost"
+        (damage,) = recovery.damages
+        assert (damage.kind, damage.segment) == ("torn_tail", segment_name(4))
+        assert damage.entries_lost == (lost if header_stays else None)
+        assert store.read(torn_name(4)) == damaged
+        assert log.next_seq == derived[-1].seq + 1, "no seq is given out again, and none is given up"
+        assert log.epoch == 2
+
+        kept += add(log, b"written after the repair")
+        kept += derive(log, b"and its vector")
+        for _ in range(2):
+            log, recovery = opened(store)
+            assert (list(recovery.entries), recovery.damages) == (kept, ())
+
+
+def test_damage_that_loses_nothing_costs_no_derived_segment_either() -> None:
+    segments, turns, derived = tail_with_derived_behind()
+    store = filled(segments | {segment_name(4): segments[segment_name(4)] + b"garbage"})
+    for _ in range(2):
+        _, recovery = opened(store)
+        assert (list(recovery.entries), recovery.damages) == (turns + derived, ())
+    folded = filled(segments | {segment_name(4): b""})
+    _, recovery = opened(folded, folded_seq=turns[-1].seq)
+    assert (list(recovery.entries), recovery.damages) == (derived, ())
+
+
+@pytest.mark.parametrize("damaged", [b"", None], ids=["header lost", "entry lost"])
+def test_a_repair_with_derived_segments_behind_may_stop_anywhere(damaged: bytes | None) -> None:
+    """Before it nothing is changed; after it, and before the fence, the loss is named again."""
+    segments, turns, _ = tail_with_derived_behind()
+    torn = segments[segment_name(4)][:-1] if damaged is None else damaged
+    kept = turns[: len(turns) - (1 if damaged is None else len(TAIL))]
+    store = Unreliable(filled(segments | {segment_name(4): torn}), [fails, fails])
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            opened(store)
+    assert store.read(torn_name(4)) == torn
+    assert segment_name(7) not in store.names()
+    log, recovery = opened(store)
+    assert list(recovery.entries) == kept
+    assert [(damage.kind, damage.segment) for damage in recovery.damages] == [("torn_tail", segment_name(4))]
+    kept += add(log, b"new")
+    _, recovery = opened(store)
+    assert (list(recovery.entries), recovery.damages) == (kept, ())
+
+
+def test_what_another_writer_stored_between_repair_and_fence_counts() -> None:
+    segments, turns, derived = tail_with_derived_behind()
+    seq = derived[-1].seq
+    theirs = Header(7, 1, "writer", seq + 1, seq, 1)
+    vector = Header(8, 1, "writer", seq + 2, seq + 1, 1, derived=True)
+
+    def rival(target: SegmentStore, name: str, data: bytes) -> None:
+        target.create(segment_name(7), encode(theirs, [Entry(seq + 1, b"just in time")]))
+        target.create(segment_name(8), encode(vector, [Entry(seq + 2, b"its vector")]))
+        target.create(name, data)
+
+    store = Unreliable(filled(segments | {segment_name(4): b""}), [rival])
+    _, recovery = opened(store)
+    kept = [*turns[: -len(TAIL)], Entry(seq + 1, b"just in time")]
+    assert list(recovery.entries) == kept
+    assert [damage.segment for damage in recovery.damages] == [segment_name(4)]
+    assert held(store) == tuple(kept)
+
+
+def test_derived_segments_that_count_for_nothing_leave_with_what_was_cut() -> None:
+    segments, turns, _ = tail_with_derived_behind()
+    store = filled(segments | {segment_name(4): segments[segment_name(4)][:-1]})
+    log, _ = opened(store)
+    new = add(log, b"new")
+    log.drop_through(turns[-2].seq)
+    assert held(store, folded_seq=turns[-2].seq) == tuple(new)
+    log, _ = opened(store, folded_seq=turns[-2].seq)
+    new += add(log, b"newer")
+    log.drop_through(new[-1].seq)
+    assert not {segment_name(number) for number in (4, 5, 6)} & set(store.names())
+    assert held(store, folded_seq=new[-1].seq) == ()
+
+
+@pytest.mark.parametrize("damaged", [b"", None], ids=["header lost", "entry lost"])
+def test_a_fence_behind_the_damage_makes_it_a_hole(damaged: bytes | None) -> None:
+    """Whoever made the fence had read the segment whole: no crash has torn it since."""
+    segments, turns, _ = tail_with_derived_behind()
+    torn = segments[segment_name(4)][:-1] if damaged is None else damaged
+    store = filled(segments)
+    opened(store)
+    kept = turns[: len(turns) - (1 if damaged is None else len(TAIL))]
+    assert_read_only(content(store) | {segment_name(4): torn}, segment_name(4), kept)
+
+
+def test_derived_segments_of_which_one_is_missing_or_unreadable_prove_nothing() -> None:
+    segments, turns, _ = tail_with_derived_behind()
+    torn = segments | {segment_name(4): segments[segment_name(4)][:-1]}
+    assert_read_only(without(torn, 5), segment_name(4), turns[:-1])
+    assert_read_only(torn | {segment_name(5): b""}, segment_name(4), turns[:-1])
+    assert_read_only(torn | {segment_name(5): torn[segment_name(6)]}, segment_name(4), turns[:-1])
+    assert_read_only(without(segments, 4), segment_name(4), turns[: -len(TAIL)])
+
+
+def test_a_torn_derived_segment_at_the_end_takes_no_turn_with_it() -> None:
+    segments, turns, derived = tail_with_derived_behind()
+    for damaged in (b"", segments[segment_name(6)][:-1]):
+        store = filled(segments | {segment_name(6): damaged})
+        _, recovery = opened(store)
+        assert list(recovery.entries) == turns + derived[:-1]
+        assert [(damage.kind, damage.segment) for damage in recovery.damages] == [("torn_tail", segment_name(6))]

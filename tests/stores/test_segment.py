@@ -40,9 +40,13 @@ def entry_runs(draw: st.DrawFn) -> tuple[Entry, ...]:
 
 
 @settings(deadline=None)
-@given(entry_runs(), st.text(max_size=20), st.booleans())
-def test_a_segment_is_read_back_whole(entries: tuple[Entry, ...], writer_id: str, fence: bool) -> None:
-    header = msgspec.structs.replace(header_of(entries, writer_id=writer_id), fence=fence)
+@given(entry_runs(), st.text(max_size=20), st.tuples(st.booleans(), st.booleans(), st.booleans()))
+def test_a_segment_is_read_back_whole(
+    entries: tuple[Entry, ...], writer_id: str, kinds: tuple[bool, bool, bool]
+) -> None:
+    fence, derived, cut = kinds
+    plain = header_of(entries, writer_id=writer_id)
+    header = msgspec.structs.replace(plain, fence=fence, derived=derived, cut=cut)
     data = encode(header, entries)
     decoded = decode(data)
     assert (decoded.header, decoded.entries, decoded.fault) == (header, entries, None)
@@ -129,3 +133,12 @@ def test_names_are_numbers_that_sort_as_text() -> None:
     assert number_of(torn_name(42), "torn") == 42
     assert number_of("42.seg") is None
     assert number_of(".00000000000000000042.seg.ab.tmp") is None
+
+
+def test_a_segment_of_a_release_that_knew_fences_only_is_read() -> None:
+    """The byte after the format was 1 for a fence and 0 for everything else."""
+    plain = header_of(ENTRIES)
+    data = encode(plain, ENTRIES)
+    assert data[6] == 0
+    assert decode(data).header == plain
+    assert encode(msgspec.structs.replace(plain, fence=True), ENTRIES)[6] == 1

@@ -26,6 +26,7 @@ from serve_app.stores.segments_disk import DiskCalls, DiskSegments
 from serve_app.write.commit import Operation, ShardWriter, WriterBounds
 from serve_app.write.fold import FOLD_RECORDS_MAX, fold
 from serve_app.write.housekeeping import FoldOptions, Housekeeper
+from serve_app.write.meter import UNMETERED, Meter
 from serve_app.write.operations import AppendTurns, ItemResult, NewTurn, PutVectors
 from serve_app.write.shard import Shard
 
@@ -38,6 +39,25 @@ NEVER = FoldOptions(records=10**9, segments=10**9, age_s=1e9, round_s=1e9, purge
 """For a housekeeper that acts when it is told to."""
 
 NO_FSYNC = DiskCalls(fsync=lambda descriptor: None)
+
+
+class Noting:
+    """A meter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.commits: list[int] = []
+        self.bounds: list[str] = []
+        self.lags: list[float] = []
+
+    def committed(self, records: int, seconds: float) -> None:
+        assert seconds > 0
+        self.commits.append(records)
+
+    def sent_away(self, bound: str) -> None:
+        self.bounds.append(bound)
+
+    def searchable(self, lag_s: float) -> None:
+        self.lags.append(lag_s)
 
 
 class Ticks:
@@ -65,26 +85,29 @@ class OneShard:
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
         writer_bounds: WriterBounds | None = None,
         number: int = 0,
+        meter: Meter = UNMETERED,
     ) -> None:
         self.folder = folder
         self._segments, self._table, self._committed = segments, table, committed
         self._writer_bounds = writer_bounds
         self._number = number
+        self._meter = meter
         self._bounds = (turns_resident, owner_turns_resident)
         self._clock = Ticks()
         self._keepers: list[Housekeeper] = []
         self.open()
 
-    def open(self) -> None:
+    def open(self, *damages: str) -> None:
+        """`damages`: the kinds of those that the log must have."""
         self.hot = FaissHotIndex(VERSION.dimension)
         self.table = self._table(RecordTable(str(self.folder / "tables"), "shard-0000", VERSION, {}))
         self.segments = self._segments(DiskSegments(self.folder / "log", NO_FSYNC))
         folded = self.table.folded_seq()
         log, recovery = ShardLog.open(self.segments, folded_seq=folded, writer_id=uuid.uuid4().hex)
-        assert recovery.damages == ()
+        assert tuple(damage.kind for damage in recovery.damages) == damages
         self.shard = Shard(self._number, log, self.table, VERSION, self.hot, *self._bounds)
         self.shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded)
-        self.writer = ShardWriter(self.shard, self._clock, self._committed, self._writer_bounds)
+        self.writer = ShardWriter(self.shard, self._clock, self._committed, self._writer_bounds, self._meter)
 
     def close(self) -> None:
         for keeper in self._keepers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -26,7 +27,7 @@ from serve_app.write.operations import (
 )
 from serve_app.write.shard import Shard
 from tests.stores.unreliable import Unreliable, fails, is_full, stores_then_fails
-from tests.write.shards import ANN, BOB, WAIT_S, OneShard, wait_until
+from tests.write.shards import ANN, BOB, WAIT_S, Noting, OneShard, wait_until
 
 
 class Gate:
@@ -119,6 +120,25 @@ def test_a_full_queue_sends_callers_away_and_takes_nothing(gated: OneShard) -> N
         future.result(WAIT_S)
     assert gated.contents(ANN, "a") == ["first", *"0123456789", *"0123456789"]
     assert gated.say(ANN, "a", "now there is room")[0].status == "stored"
+
+
+def test_commits_and_refusals_are_told_with_the_bound(opened: Callable[..., OneShard]) -> None:
+    meter = Noting()
+    bounds = WriterBounds(queue_weight=10, tail_records=15)
+    shard = opened(segments=Gate, writer_bounds=bounds, meter=meter)
+    first = in_flight(shard)
+    ten = shard.writer.submit(append(ANN, "a", *"0123456789"))
+    with pytest.raises(Overloaded):
+        shard.writer.submit(append(ANN, "a", "one too many"))
+    shard.segments.open()
+    first.result(WAIT_S)
+    ten.result(WAIT_S)
+    shard.do(DeleteSession(ANN, "none"))
+    shard.say(ANN, "a", *"01234")
+    with pytest.raises(Overloaded):
+        shard.say(ANN, "a", "one too many")
+    assert meter.commits == [1, 10, 5], "what writes nothing is no commit"
+    assert meter.bounds == ["queue_weight", "tail_records"]
 
 
 def test_one_call_larger_than_the_queue_is_taken_by_an_idle_writer(gated: OneShard) -> None:
@@ -305,6 +325,68 @@ def test_what_waits_is_committed_before_the_writer_ends(gated: OneShard) -> None
         gated.say(ANN, "a", "after the end")
     gated.restart()
     assert gated.block(ANN).fact_at("diet", None) is not None
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Notes how often another thread wakes it."""
+
+    woken = 0
+
+    def call_soon_threadsafe(self, *arguments: Any, **options: Any) -> asyncio.Handle:
+        self.woken += 1
+        return super().call_soon_threadsafe(*arguments, **options)
+
+
+def test_coroutines_are_answered_together_and_each_with_its_own(gated: OneShard) -> None:
+    async def ask_together() -> tuple[list[Any], int]:
+        asked = [gated.writer.ask(append(ANN, "b", f"turn {n}")) for n in range(5)]
+        asked.append(gated.writer.ask(DeleteTurn(BOB, "b", "not there")))
+        gone = gated.writer.ask(append(ANN, "b", "gone"))
+        gone.cancel()
+        threading.Timer(0.05, gated.segments.open).start()
+        answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), WAIT_S)
+        return answers, loop.woken
+
+    first, loop = in_flight(gated), CountingLoop()
+    try:
+        answers, woken = loop.run_until_complete(ask_together())
+    finally:
+        loop.close()
+    assert [receipt.seq for _, receipt in answers[:5]] == 5 * [6]
+    assert [result[0].seq for result, _ in answers[:5]] == [2, 3, 4, 5, 6]
+    assert isinstance(answers[5], NotFound)
+    assert woken == 1
+    assert gated.contents(ANN, "b") == [f"turn {n}" for n in range(5)]
+    assert first.result(WAIT_S)[1].seq == 1
+
+
+@pytest.mark.parametrize("fault", [is_full, None])
+def test_a_coroutine_hears_of_what_failed(opened: Callable[..., OneShard], fault: Any) -> None:
+    shard = opened(segments=Unreliable)
+    shard.segments.plan += [fault] if fault else []
+
+    async def ask() -> Any:
+        return await asyncio.wait_for(shard.writer.ask(append(ANN, "a", "one")), WAIT_S)
+
+    if fault is None:
+        shard.writer.close()
+    with pytest.raises(StorageFull if fault else StoreUnavailable):
+        asyncio.run(ask())
+    assert shard.contents(ANN, "a") == []
+
+
+def test_a_loop_that_has_ended_stops_nobody(gated: OneShard) -> None:
+    async def leave() -> None:
+        gated.writer.ask(append(ANN, "a", "nobody waits for it"))
+
+    first = in_flight(gated)
+    asyncio.run(leave())
+    stays = gated.writer.submit(append(ANN, "a", "stays"))
+    gated.segments.open()
+    for future in (first, stays):
+        future.result(WAIT_S)
+    assert gated.contents(ANN, "a") == ["first", "nobody waits for it", "stays"]
+    assert gated.say(ANN, "a", "goes on")[0].status == "stored"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

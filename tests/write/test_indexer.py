@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from serve_app.errors import EncoderUnavailable
+from serve_app.errors import EncoderUnavailable, Overloaded
 from serve_app.models.batching import EmbedService
 from serve_app.ports import Vectors
 from serve_app.records import Record
 from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, EraseUser, NewTurn
 from serve_app.write.shard import Shard
-from tests.write.shards import ANN, BOB, EMBEDDER, OneShard, wait_until
+from tests.write.shards import ANN, BOB, EMBEDDER, Noting, OneShard, wait_until
+from tests.write.test_commit import Gate
 
 
 class Moody:
@@ -42,11 +44,14 @@ class Moody:
 class Indexing:
     """Shards with one indexer between them, put together as the service does it."""
 
-    def __init__(self, embedder: Moody, opened: Callable[..., OneShard], names: Sequence[str] = ("store",)) -> None:
+    def __init__(
+        self, embedder: Moody, opened: Callable[..., OneShard], names: Sequence[str] = ("store",), **options: Any
+    ) -> None:
         self.service = EmbedService(embedder)
-        self.indexer = Indexer(self.service, embedder, retry_after_s=0.01)
+        self.meter = Noting()
+        self.indexer = Indexer(self.service, embedder, retry_after_s=0.01, meter=self.meter)
         self.started = False
-        self.shards = [opened(name, number=n, committed=self.committed) for n, name in enumerate(names)]
+        self.shards = [opened(name, number=n, committed=self.committed, **options) for n, name in enumerate(names)]
 
     def committed(self, shard: Shard, records: list[Record]) -> None:
         if self.started:
@@ -67,8 +72,8 @@ class Indexing:
 def indexing(opened: Callable[..., OneShard]) -> Iterator[Callable[..., Indexing]]:
     made: list[Indexing] = []
 
-    def make(embedder: Moody, *names: str) -> Indexing:
-        made.append(Indexing(embedder, opened, names or ("store",)))
+    def make(embedder: Moody, *names: str, **options: Any) -> Indexing:
+        made.append(Indexing(embedder, opened, names or ("store",), **options))
         return made[-1]
 
     yield make
@@ -272,8 +277,32 @@ def test_an_owner_who_wrote_too_much_is_full_and_the_others_are_not(indexing: Ca
     assert not one.indexer.full_for(ANN)
     for _ in range(5):
         shard.do(AppendTurns(ANN, "a", most))
-    assert one.indexer.full_for(ANN)
-    assert not one.indexer.full_for(BOB)
+    assert one.indexer.full_for(ANN) == "owner_pending"
+    with pytest.raises(Overloaded):
+        one.indexer.admit(ANN)
+    assert one.meter.bounds == ["owner_pending"]
+    one.indexer.admit(BOB)
     shard.do(EraseUser(ANN, "acme"))
     embedder.gate.release(BATCH_TURNS_MAX)
     wait_until(lambda: not one.indexer.full_for(ANN))
+
+
+def test_a_round_is_embedded_while_the_one_before_it_is_committed_and_no_further(
+    indexing: Callable[..., Indexing],
+) -> None:
+    embedder = Moody()
+    one = indexing(embedder, segments=Gate)
+    shard = one.shards[0]
+    shard.say(ANN, "a", *(f"turn {n}" for n in range(3 * BATCH_TURNS_MAX)))
+    shard.segments.shut()
+    one.start()
+    wait_until(lambda: len(embedder.read) == 2 * BATCH_TURNS_MAX)
+    assert len(shard.shard.pending) == 3 * BATCH_TURNS_MAX
+    assert one.indexer.oldest_age_s > 0
+    time.sleep(0.05)
+    assert len(embedder.read) == 2 * BATCH_TURNS_MAX
+    shard.segments.open()
+    wait_until(lambda: not shard.shard.pending)
+    wait_until(lambda: len(one.meter.lags) == 3 * BATCH_TURNS_MAX)
+    assert sorted(one.meter.lags)[0] > 0
+    assert one.indexer.oldest_age_s == 0
