@@ -94,6 +94,10 @@ class Embedder(Protocol):
         """One unit vector a text, in order. A text over the model's length is cut: split it first."""
         ...
 
+    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
+        """`embed`, and the tokens of each text; max_tokens or more where that is all that was read of it."""
+        ...
+
     def chunks(self, text: str) -> list[str]:
         """The text as pieces that the model reads whole; at least one, at most ROWS_PER_TURN_MAX."""
         ...

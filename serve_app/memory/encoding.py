@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,7 @@ class Queues(Protocol):
 
     def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Vector]: ...
 
-    def passages(self, texts: Sequence[str]) -> Future[Vectors]: ...
+    def passages_counted(self, texts: Sequence[str]) -> Future[tuple[Vectors, list[int]]]: ...
 
 
 class Encoding:
@@ -42,6 +44,7 @@ class Encoding:
         self._queues = queues
         self._embedder = embedder
         self._pool = pool
+        self._arrivals: Arrivals | None = None
 
     @property
     def version(self) -> EmbeddingVersion:
@@ -53,7 +56,7 @@ class Encoding:
             asked = self._queues.query(text, solo=solo, deadline=deadline)
         except MemstrataError as error:
             return None, (f"dense: {error.code}",)
-        vector = await _outcome(asked, deadline - time.monotonic())
+        vector = await self._outcome(asked, deadline - time.monotonic())
         return (None, (f"dense: {_reason(vector)}",)) if isinstance(vector, BaseException) else (vector, ())
 
     async def passages(self, texts: Sequence[str]) -> tuple[Vectors, int]:
@@ -61,23 +64,69 @@ class Encoding:
 
         Raises Overloaded, EncoderUnavailable.
         """
-        vectors = await _outcome(self._queues.passages(texts), PASSAGES_WAIT_S)
-        if isinstance(vectors, MemstrataError):
-            raise vectors
-        if isinstance(vectors, BaseException):
-            raise EncoderUnavailable(f"the encoder gives no vectors: {_reason(vectors)}") from vectors
-        tokens = await asyncio.get_running_loop().run_in_executor(self._pool, self._embedder.count, texts)
-        return vectors, sum(tokens)
+        outcome = await self._outcome(self._queues.passages_counted(texts), PASSAGES_WAIT_S)
+        if isinstance(outcome, MemstrataError):
+            raise outcome
+        if isinstance(outcome, BaseException):
+            raise EncoderUnavailable(f"the encoder gives no vectors: {_reason(outcome)}") from outcome
+        vectors, tokens = outcome
+        return vectors, await self._all_tokens(texts, tokens)
 
+    async def _all_tokens(self, texts: Sequence[str], read: Sequence[int]) -> int:
+        """The sum over texts of which so many tokens were read; where that may not be all, the rest is counted too."""
+        cut = [text for text, tokens in zip(texts, read, strict=True) if tokens >= self.version.max_tokens]
+        whole = sum(tokens for tokens in read if tokens < self.version.max_tokens)
+        if not cut:
+            return whole
+        return whole + sum(await asyncio.get_running_loop().run_in_executor(self._pool, self._embedder.count, cut))
 
-async def _outcome(asked: Future[T], limit_s: float) -> T | BaseException:
-    """What came within the limit; after it nobody waits any more."""
-    if not asked.done():
-        done, _ = await asyncio.wait([asyncio.wrap_future(asked)], timeout=max(0.0, limit_s))
-        if not done:
-            asked.cancel()
+    async def _outcome(self, asked: Future[T], limit_s: float) -> T | BaseException:
+        """What came within the limit; after it nobody waits any more."""
+        if not asked.done() and not await self._landed(asked, limit_s):
             return TimeoutError()
-    return asked.exception() or asked.result()
+        return asked.exception() or asked.result()
+
+    async def _landed(self, asked: Future[Any], limit_s: float) -> bool:
+        loop = asyncio.get_running_loop()
+        if self._arrivals is None or self._arrivals.loop is not loop:
+            self._arrivals = Arrivals(loop)
+        landed: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(max(0.0, limit_s), _tell, landed, False)
+        asked.add_done_callback(partial(self._arrivals.announce, landed))
+        try:
+            return await landed
+        finally:
+            timer.cancel()
+            asked.cancel()  # nothing, unless the time is over or whoever waited has gone
+
+
+class Arrivals:
+    """The way of what other threads finish to one event loop: whatever is finished before it looks, by one wake-up.
+
+    Each wake-up writes to a pipe and asks for the interpreter's lock; an encoder's batch ends dozens of waits at once.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._arrived: deque[asyncio.Future[bool]] = deque()
+        self._called = False
+
+    def announce(self, landed: asyncio.Future[bool], _: Future[Any]) -> None:
+        """From any thread."""
+        self._arrived.append(landed)
+        if not self._called and not self.loop.is_closed():
+            self._called = True
+            self.loop.call_soon_threadsafe(self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._called = False  # first: what is appended from here on calls again, or is told below
+        while self._arrived:
+            _tell(self._arrived.popleft(), True)
+
+
+def _tell(landed: asyncio.Future[bool], came: bool) -> None:
+    if not landed.done():
+        landed.set_result(came)
 
 
 def _reason(error: BaseException) -> str:

@@ -14,12 +14,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any
 
 import msgspec
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import Overloaded
-from serve_app.models.waiting import PassageCall, PassageQueue, Query, QueryKey, QueryQueue, Vector, cost_of
+from serve_app.models.waiting import CountedVectors, PassageCall, PassageQueue, Query, QueryKey, QueryQueue, Vector, cost_of
 from serve_app.ports import Embedder, Vectors
 
 __all__ = ["EmbedCounters", "EmbedLimits", "EmbedService", "Vector"]
@@ -119,12 +120,19 @@ class EmbedService:
 
         Raises Overloaded where the queue cannot take them now, ValueError where it never could.
         """
+        return self._put(texts, counted=False)
+
+    def passages_counted(self, texts: Sequence[str]) -> Future[CountedVectors]:
+        """`passages`, and the tokens of each text; max_tokens or more where that is all that was read of it."""
+        return self._put(texts, counted=True)
+
+    def _put(self, texts: Sequence[str], *, counted: bool) -> Future[Any]:
         if len(texts) > self._limits.passages_waiting_max:
             raise ValueError(f"{len(texts)} passages in one call; at most {self._limits.passages_waiting_max}")
         costs = [cost_of(text, self._version.max_tokens) for text in texts]
-        call = PassageCall.of(texts, costs, self._version.dimension)
+        call = PassageCall.of(texts, costs, self._version.dimension, counted)
         if not texts:
-            call.future.set_result(call.vectors)
+            call.finish()
             return call.future
         with self._changed:
             self._refuse_if_closed()
@@ -177,7 +185,7 @@ class EmbedService:
         if isinstance(outcome, Exception):
             self._hand_out(batch, [outcome] * len(batch))
         else:
-            self._hand_out(batch, [_read_only(vector) for vector in outcome])
+            self._hand_out(batch, [_read_only(vector) for vector in outcome[0]])
 
     def _hand_out(self, batch: list[Query], outcomes: Sequence[Vector | Exception]) -> None:
         with self._changed:
@@ -205,8 +213,8 @@ class EmbedService:
         if isinstance(outcome, Exception):
             self._fail_calls([call for call, _ in batch], outcome)
             return
-        for vector, (call, place) in zip(outcome, batch, strict=True):
-            call.fill(place, vector)
+        for vector, tokens, (call, place) in zip(*outcome, batch, strict=True):
+            call.fill(place, vector, tokens)
 
     def _fail_calls(self, calls: list[PassageCall], error: Exception) -> None:
         for call in {id(call): call for call in calls}.values():
@@ -214,18 +222,17 @@ class EmbedService:
                 self._passages.give_up(call)
             call.future.set_exception(error)
 
-    def _embed(self, texts: list[str]) -> Vectors | Exception:
+    def _embed(self, texts: list[str]) -> CountedVectors | Exception:
         """The vectors, or why there are none: those who wait raise it, where someone can act on it."""
         try:
-            tokens = sum(self._embedder.count(texts))
-            vectors = self._embedder.embed(texts)
+            vectors, tokens = self._embedder.embed_counted(texts)
         except Exception as error:  # noqa: BLE001 - handed on whole; the thread must live to serve the next batch
             with self._changed:
                 self._count(failed_batches=1)
             return error
         with self._changed:
-            self._count(batches=1, texts=len(texts), tokens=tokens)
-        return vectors
+            self._count(batches=1, texts=len(texts), tokens=sum(tokens))
+        return vectors, tokens
 
     def _count(self, **more: int) -> None:
         counts = {name: getattr(self._counters, name) + number for name, number in more.items()}

@@ -85,11 +85,9 @@ class TransformersEmbedder:
         _require_torch()
         self._open_forward = partial(_open_forward, files, pooling, options)
         self._forward: Forward | None = None
-        self._whole = _open_tokenizer(files)
+        self._tokenizer = _open_tokenizer(files)
         self._version = _version(files, pooling, options)
         self._template = options.template
-        self._cut = _open_tokenizer(files)
-        self._cut.enable_truncation(self._version.max_tokens)
         self._room = self._version.max_tokens - self.count([""])[0] - SPARE_TOKENS
         if self._room < 1:
             raise ValueError(f"the template leaves no room in {self._version.max_tokens} tokens")
@@ -99,22 +97,42 @@ class TransformersEmbedder:
         return self._version
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        return self.embed_counted(texts)[0]
+
+    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
         """The first call loads the weights: seconds. Raises EncoderUnavailable where that fails, at each call."""
         if self._forward is None:
             self._forward = self._open_forward()
-        read = self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX
-        return self._forward.vectors([self._cut.encode(self._filled(text[:read])).ids for text in texts])
+        token_ids = self._read(texts)
+        most, whole = self._version.max_tokens, self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX
+        tokens = [len(ids) if len(text) <= whole else most for ids, text in zip(token_ids, texts, strict=True)]
+        return self._forward.vectors(token_ids), tokens
 
     def chunks(self, text: str) -> list[str]:
         if len(text) <= self._room and text.isascii():  # a token takes a character at least: no need to count them
             return [text]
-        encoding: Encoding = self._whole.encode(text, add_special_tokens=False)
+        encoding: Encoding = self._tokenizer.encode(text, add_special_tokens=False)
         if len(encoding) <= self._room:  # the lists of a long text's tokens are made only where they are needed
             return [text]
         return pieces(text, encoding.offsets, encoding.word_ids, self._room)
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        return [len(self._whole.encode(self._filled(text))) for text in texts]
+        return [len(self._tokenizer.encode(self._filled(text))) for text in texts]
+
+    def _read(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of each text as the model reads it. A batch is tokenised without the interpreter's lock."""
+        most = self._version.max_tokens
+        filled = [self._filled(text[: most * CHARACTERS_PER_TOKEN_MAX]) for text in texts]
+        encodings: list[Encoding] = self._tokenizer.encode_batch_fast(filled)
+        pairs = zip(encodings, filled, strict=True)
+        return [encoding.ids if len(encoding) <= most else self._cut(text) for encoding, text in pairs]
+
+    def _cut(self, text: str) -> list[int]:
+        """The first of a long text's tokens, with those that the model puts before and after a text."""
+        encoding: Encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding.truncate(self._version.max_tokens - self._tokenizer.num_special_tokens_to_add(False))
+        ids: list[int] = self._tokenizer.post_process(encoding).ids
+        return ids
 
     def _filled(self, text: str) -> str:
         return self._template.replace(TEXT, text)

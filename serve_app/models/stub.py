@@ -57,6 +57,9 @@ class HashEmbedder:
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return vectors
 
+    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
+        return self.embed(texts), self.count(texts)
+
     def chunks(self, text: str) -> list[str]:
         spans = [match.span() for match in WORDS.finditer(text)]
         return pieces(text, spans, range(len(spans)), MAX_TOKENS)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,13 @@ from numpy.typing import NDArray
 from serve_app.errors import Overloaded
 from serve_app.ports import Vectors
 
-__all__ = ["PassageCall", "PassageQueue", "Query", "QueryKey", "QueryQueue", "Vector", "cost_of"]
+__all__ = ["CountedVectors", "PassageCall", "PassageQueue", "Query", "QueryKey", "QueryQueue", "Vector", "cost_of"]
 
 Vector = NDArray[np.float32]
 """Shape (dimension,), read-only: one array serves every caller that asked for the same text."""
+
+CountedVectors = tuple[Vectors, list[int]]
+"""Vectors, shape (texts, dimension), and the tokens that were read of each text."""
 
 QueryKey = tuple[str, bytes, bool]
 """Version, digest of the text, solo. A digest, so that long queries do not fill the cache's memory."""
@@ -123,24 +127,32 @@ class PassageCall:
     texts: Sequence[str]
     costs: list[int]
     vectors: Vectors
+    tokens: list[int]
     todo: deque[int]
     missing: int
-    future: Future[Vectors] = field(default_factory=Future)
+    counted: bool
+    future: Future[Any] = field(default_factory=Future)
+    """Gets the vectors; `counted`, CountedVectors."""
 
     @classmethod
-    def of(cls, texts: Sequence[str], costs: list[int], dimension: int) -> PassageCall:
+    def of(cls, texts: Sequence[str], costs: list[int], dimension: int, counted: bool) -> PassageCall:
         order = deque(sorted(range(len(texts)), key=costs.__getitem__))
-        return cls(texts, costs, np.empty((len(texts), dimension), np.float32), order, len(texts))
+        vectors = np.empty((len(texts), dimension), np.float32)
+        return cls(texts, costs, vectors, [0] * len(texts), order, len(texts), counted)
 
     def wanted(self) -> bool:
         """Whether anyone still waits. From the first yes on the call can no longer be cancelled."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
-    def fill(self, place: int, vector: Vector) -> None:
+    def fill(self, place: int, vector: Vector, tokens: int) -> None:
         self.vectors[place] = vector
+        self.tokens[place] = tokens
         self.missing -= 1
         if not self.missing:
-            self.future.set_result(self.vectors)
+            self.finish()
+
+    def finish(self) -> None:
+        self.future.set_result((self.vectors, self.tokens) if self.counted else self.vectors)
 
 
 class PassageQueue:

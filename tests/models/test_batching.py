@@ -41,6 +41,9 @@ class PacedEmbedder:
             raise MemoryError("the device is full")
         return self._inner.embed(texts)
 
+    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
+        return self.embed(texts), self.count(texts)
+
     def chunks(self, text: str) -> list[str]:
         return self._inner.chunks(text)
 

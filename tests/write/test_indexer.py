@@ -40,6 +40,9 @@ class Moody:
             raise RuntimeError("this text breaks the encoder")
         return EMBEDDER.embed(texts)
 
+    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
+        return self.embed(texts), self.count(texts)
+
 
 class Indexing:
     """Shards with one indexer between them, put together as the service does it."""
