@@ -57,7 +57,7 @@ class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: Any = None
 
 
-class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """One message as it is stored. `data` is compact JSON, so that numbers keep their exact digits."""
 
     id: str
@@ -101,7 +101,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.expires_at is not None and self.expires_at <= now
 
 
-class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """What a session said from `first_seq` to `last_seq`, in fewer tokens. Immutable; a newer one has a newer `seq`."""
 
     session: str

@@ -108,10 +108,21 @@ class Embedder(Protocol):
 
 
 class Tokenizer(Protocol):
-    """Counts tokens the way a named model family does."""
+    """Counts tokens the way a named model family does. Hashable, by identity."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def lines_add_up_to(self) -> int:
+        """Characters up to which a text counts as much as its lines with their ends, 0 for none.
+
+        For lines that begin with `[` or an ASCII digit. A line that begins with `[` and ASCII letters or
+        digits also counts as much as these and, from the next space on, its rest.
+        """
+        ...
 
     def count(self, text: str) -> int: ...
 

@@ -127,7 +127,7 @@ def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any
     why = {(one.turn.session, one.turn.id): one for one in explained}
     shown: dict[str, Any] = {
         "context_id": context.context_id,
-        "messages": context.messages,
+        "messages": context.written,
         "zones": context.zones,
         "total_tokens": context.total_tokens,
         "budget_tokens": context.budget_tokens,

@@ -11,11 +11,12 @@ from typing import Literal
 
 import msgspec
 
-from serve_app.context.draft import fact_record, note_record, turn_record
-from serve_app.context.exchanges import Exchange, TurnKey, key_of, partition
+from serve_app.context.costs import Costs
+from serve_app.context.draft import Quoted, fact_record, note_record, quoted
+from serve_app.context.exchanges import Exchange, TurnKey, key_of, linked, partition
 from serve_app.context.inputs import LEVEL_ZONES, ContextInputs
 from serve_app.context.layout import Zone
-from serve_app.context.quote import Record, mark_of
+from serve_app.context.quote import Record, mark_in, mark_of
 from serve_app.core import Summary, Turn
 
 Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "shown"]
@@ -45,15 +46,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What retrieval found, as exchanges, best first: their records, and the mark that none of these contains."""
+    """What retrieval found, best first, as it would be quoted, and the mark that none of it contains."""
 
-    exchanges: tuple[Exchange, ...]
-    records: dict[TurnKey, Record]
+    quoted: tuple[Quoted, ...]
     mark: str
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """`recent` is newest first, by the last turn of each exchange."""
+    """`recent` is newest first, by the last turn of each exchange. An exchange in both is the same object in both."""
 
     facts: Facts
     summary: Summary | None
@@ -62,19 +62,42 @@ class Candidates(msgspec.Struct, frozen=True):
     dropped: tuple[Dropped, ...]
 
 
-def gather(inputs: ContextInputs) -> Candidates:
+def gather(inputs: ContextInputs, costs: Costs) -> Candidates:
     """Sift the inputs. Where a turn is given twice, the one among `turns` counts."""
     zones = LEVEL_ZONES[inputs.degradation.level]
     dropped: list[Dropped] = []
     facts = _live_facts(inputs, dropped)
     summary = _live_summary(inputs, zones, dropped)
     turns = _live_turns("recent", inputs.turns, inputs.now, zones, dropped)
-    hits = _live_turns("retrieved", (hit.turn for hit in inputs.hits), inputs.now, zones, dropped)
+    hits = _live_turns("retrieved", [hit.turn for hit in inputs.hits], inputs.now, zones, dropped)
     partners = {key_of(turn): turn for turn in inputs.partners if not turn.expired(inputs.now)}
-    exchanges = partition(sorted({**partners, **hits, **turns}.values(), key=attrgetter("seq")))
-    recent = [exchange for exchange in exchanges if any(key_of(turn) in turns for turn in exchange)]
+    exchange_of = _exchanges({**partners, **hits, **turns})
+    recent = _each_once([exchange_of[key] for key in turns])
     recent.sort(key=lambda exchange: exchange[-1].seq, reverse=True)
-    return Candidates(facts, summary, tuple(recent), _found(hits, exchanges, inputs.session), tuple(dropped))
+    # An exchange stands where the best of its turns stood.
+    best_first = tuple([quoted(one, inputs.session, costs) for one in _each_once([exchange_of[key] for key in hits])])
+    return Candidates(facts, summary, tuple(recent), Found(best_first, _mark(best_first)), tuple(dropped))
+
+
+def _exchanges(turns: dict[TurnKey, Turn]) -> dict[TurnKey, Exchange]:
+    """The exchange of each turn. Most are alone, and need not be looked for among the others."""
+    alone: dict[TurnKey, Exchange] = {key: (turn,) for key, turn in turns.items() if not linked(turn)}
+    if len(alone) == len(turns):
+        return alone
+    together = partition(sorted(filter(linked, turns.values()), key=attrgetter("seq")))
+    return alone | {key_of(turn): exchange for exchange in together for turn in exchange}
+
+
+def _each_once(exchanges: list[Exchange]) -> list[Exchange]:
+    return list({id(exchange): exchange for exchange in exchanges}.values())
+
+
+def _mark(best_first: tuple[Quoted, ...]) -> str:
+    parts: list[str] = []
+    for one in best_first:
+        for line, text in zip(one.lines, one.texts, strict=True):
+            parts += (line.source, text)
+    return mark_in(parts)
 
 
 def _live_facts(inputs: ContextInputs, dropped: list[Dropped]) -> Facts:
@@ -111,18 +134,10 @@ def _live_turns(
 ) -> dict[TurnKey, Turn]:
     live: dict[TurnKey, Turn] = {}
     for turn in turns:
-        if turn.expired(now):
+        if turn.expires_at is not None and turn.expired(now):
             dropped.append(Dropped(zone, turn.id, "expired"))
         elif zone not in zones:
             dropped.append(Dropped(zone, turn.id, "level"))
         else:
             live.setdefault((turn.session, turn.id), turn)
     return live
-
-
-def _found(hits: Iterable[TurnKey], exchanges: Iterable[Exchange], session: str) -> Found:
-    """An exchange stands where the best of its turns stood."""
-    exchange_of = {key_of(turn): exchange for exchange in exchanges for turn in exchange}
-    best_first = tuple({key_of(exchange_of[key][0]): exchange_of[key] for key in hits}.values())
-    records = {key_of(turn): turn_record(turn, session) for exchange in best_first for turn in exchange}
-    return Found(best_first, records, mark_of(records.values()))

@@ -12,33 +12,52 @@ from typing import Literal
 import msgspec
 
 from serve_app.context import quote
-from serve_app.context.exchanges import Call, Exchange, announced
+from serve_app.context.costs import Costs, Line
+from serve_app.context.exchanges import Call, Exchange, announced, linked
 from serve_app.context.layout import Zone
 from serve_app.context.quote import Record
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS, compact_json
-from serve_app.core import Fact, Summary, Turn
+from serve_app.core import Fact, Turn
 from serve_app.ports import Tokenizer
 
 FACTS_TITLE = "Facts about the user"
+SUMMARY_TITLE = "Summary of this conversation up to here"
 RETRIEVED_TITLE = "Turns from memory that may bear on what follows, oldest first"
 TURN_TITLE = "A turn from memory"
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One message in the making. `calls` are all answered by the pieces right after it, each naming its call."""
+    """One message in the making. `calls` are all answered by the pieces right after it, each naming its call.
+
+    `tokens` are those of the text, where they are known.
+    """
 
     zone: Zone
     role: Literal["system", "user", "assistant", "tool"]
     text: str
     calls: tuple[Call, ...] = ()
     answers: Call | None = None
+    tokens: int | None = None
 
 
-def conversation(exchange: Exchange, session: str) -> tuple[Piece, ...]:
+class Quoted(msgspec.Struct, frozen=True):
+    """An exchange as lines of a quoted block, with their texts; `planned` and `exact` without the marks."""
+
+    exchange: Exchange
+    lines: tuple[Line, ...]
+    texts: tuple[str, ...]
+    planned: int
+    exact: int
+
+
+def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece, ...]:
     """An exchange of the session as chat messages. Calls without a result are told in words: no provider takes them."""
     first, results = exchange[0], exchange[1:]
     if first.role in ("system", "tool"):
         return (Piece("recent", "user", quote.block(TURN_TITLE, [turn_record(first, session)])),)
+    if not linked(first):
+        text = _spoken(first)
+        return (Piece("recent", _chat_role(first), text, tokens=costs.said(first, text)),)
     given: dict[str, list[str]] = {}
     for result in results:
         given.setdefault(result.tool_call_id or "", []).append(result.text)
@@ -49,12 +68,38 @@ def conversation(exchange: Exchange, session: str) -> tuple[Piece, ...]:
     return (head, *(Piece("recent", "tool", "\n".join(given[call.id]), answers=call) for call in answered))
 
 
+def quoted(exchange: Exchange, session: str, costs: Costs) -> Quoted:
+    """An exchange as it is quoted to readers of `session`."""
+    if len(exchange) == 1:
+        line = _line(exchange[0], session, costs)
+        return Quoted(exchange, (line,), (_quotable(exchange[0]),), line.planned, line.exact)
+    lines = tuple([_line(turn, session, costs) for turn in exchange])
+    texts = tuple(map(_quotable, exchange))
+    return Quoted(exchange, lines, texts, sum(line.planned for line in lines), sum(line.exact for line in lines))
+
+
+def _line(turn: Turn, session: str, costs: Costs) -> Line:
+    """Worked out once for readers of the turn's own session, and once for those of any other."""
+    kept = costs.turn(turn)
+    if turn.session == session:
+        if kept.own is None:
+            kept.own = costs.line(turn_record(turn, session))
+        return kept.own
+    if kept.theirs is None:
+        kept.theirs = costs.line(turn_record(turn, session))
+    return kept.theirs
+
+
 def turn_record(turn: Turn, session: str) -> Record:
-    """A turn as quoted data, with its calls in words."""
-    calls = announced(turn)
-    said = turn.content if calls else turn.text
-    text = "\n".join(filter(None, [said, *(_in_words(call) for call in calls)]))
-    return Record(quote.turn_source(turn, session), text)
+    return Record(quote.turn_source(turn, session), _quotable(turn))
+
+
+def _quotable(turn: Turn) -> str:
+    """What a turn says as quoted data, with its calls in words."""
+    calls = announced(turn) if linked(turn) else ()
+    if not calls:
+        return turn.text
+    return "\n".join(filter(None, [turn.content, *(_in_words(call) for call in calls)]))
 
 
 def fact_record(fact: Fact) -> Record:
@@ -65,28 +110,32 @@ def note_record(note: str) -> Record:
     return Record("from the application:", note)
 
 
-def summary_piece(summary: Summary) -> Piece:
-    title = "Summary of this conversation up to here"
-    source = f"made {quote.moment(summary.created_at)}"
-    return Piece("summary", "user", quote.block(title, [Record(source, summary.text)]))
-
-
 def facts_piece(records: Sequence[Record], mark: str) -> Piece:
     return Piece("facts", "system", quote.block(FACTS_TITLE, records, mark))
 
 
-def retrieved_piece(records: Sequence[Record], mark: str) -> Piece:
-    return Piece("retrieved", "user", quote.block(RETRIEVED_TITLE, records, mark))
+def retrieved_piece(chosen: Sequence[Quoted], mark: str, costs: Costs) -> Piece:
+    records = [Record(line.source, text) for one in chosen for line, text in zip(one.lines, one.texts, strict=True)]
+    text = quote.block(RETRIEVED_TITLE, records, mark)
+    if not costs.adds_up(text):
+        return Piece("retrieved", "user", text)
+    frame = costs.frame(RETRIEVED_TITLE, mark)
+    tokens = frame.message - MESSAGE_OVERHEAD_TOKENS + frame.lead * len(records) + sum(one.exact for one in chosen)
+    return Piece("retrieved", "user", text, tokens=tokens)
 
 
 def piece_tokens(piece: Piece, tokenizer: Tokenizer) -> int:
     """What a piece is planned to cost as a message of its own; what it does cost is measured once it is rendered."""
-    tokens = MESSAGE_OVERHEAD_TOKENS + tokenizer.count(piece.text)
+    tokens = MESSAGE_OVERHEAD_TOKENS + text_tokens(piece, tokenizer)
     if piece.calls:
         tokens += tokenizer.count(compact_json([openai_call(call) for call in piece.calls]))
     if piece.answers:
         tokens += tokenizer.count(piece.answers.id)
     return tokens
+
+
+def text_tokens(piece: Piece, tokenizer: Tokenizer) -> int:
+    return tokenizer.count(piece.text) if piece.tokens is None else piece.tokens
 
 
 def openai_call(call: Call) -> dict[str, object]:
@@ -99,7 +148,7 @@ def _chat_role(turn: Turn) -> Literal["user", "assistant"]:
 
 def _spoken(turn: Turn) -> str:
     """What a turn says aloud; a turn that announces a call keeps its data for the arguments."""
-    said = turn.content if announced(turn) else turn.text
+    said = turn.content if linked(turn) and announced(turn) else turn.text
     return f"{turn.speaker}: {said}" if turn.speaker and said else said
 
 

@@ -28,6 +28,11 @@ class Call(msgspec.Struct, frozen=True):
     arguments: str
 
 
+def linked(turn: Turn) -> bool:
+    """Whether the turn may belong to an exchange of several."""
+    return bool(turn.tool_call_id or turn.tool_calls or turn.role == "tool")
+
+
 def key_of(turn: Turn) -> TurnKey:
     return turn.session, turn.id
 

@@ -73,8 +73,14 @@ def _openai(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
     for piece in pieces[len(head) :]:
         message = _openai_message(piece)
         messages.append(message)
-        zones[piece.zone] += message_tokens(message, tokenizer)
+        zones[piece.zone] += _openai_tokens(piece, message, tokenizer)
     return Page(zones, messages=tuple(messages))
+
+
+def _openai_tokens(piece: Piece, message: Message, tokenizer: Tokenizer) -> int:
+    if piece.tokens is None or piece.calls or piece.answers:
+        return message_tokens(message, tokenizer)
+    return MESSAGE_OVERHEAD_TOKENS + piece.tokens
 
 
 def _openai_message(piece: Piece) -> Message:
@@ -105,8 +111,14 @@ def _anthropic(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
             zones[piece.zone] += MESSAGE_OVERHEAD_TOKENS
         blocks = _anthropic_blocks(piece, ids)
         messages[-1]["content"].extend(blocks)
-        zones[piece.zone] += sum(block_tokens(block, tokenizer) for block in blocks)
+        zones[piece.zone] += _anthropic_tokens(piece, blocks, tokenizer)
     return Page(zones, messages=tuple(_plain(message) for message in messages), system=system)
+
+
+def _anthropic_tokens(piece: Piece, blocks: Sequence[Message], tokenizer: Tokenizer) -> int:
+    if piece.tokens is not None and len(blocks) == 1 and blocks[0].get("text") == piece.text:
+        return piece.tokens
+    return sum(block_tokens(block, tokenizer) for block in blocks)
 
 
 class _AnthropicIds:

@@ -12,20 +12,19 @@ with fewer tokens where joining the pieces cost more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 import msgspec
 
 from serve_app.context import draft, quote
 from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, Reason, summary_id
-from serve_app.context.exchanges import Exchange, TurnKey, key_of
+from serve_app.context.costs import Costs
+from serve_app.context.draft import Piece, Quoted
+from serve_app.context.exchanges import Exchange
 from serve_app.context.layout import Layout, shrunk
-from serve_app.context.shorten import shortened, summary_tokens, without_quotes
-from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from serve_app.context.shorten import Excerpt, Excerpts
 from serve_app.core import Summary
 from serve_app.ports import Tokenizer
-
-Cost = Callable[[Exchange], int]
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -39,46 +38,64 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What is shown, in reading order, and what is not."""
+    """What is shown, in reading order, and what is not; the pieces of recent and summary with their exchanges."""
 
     facts: tuple[FactLine, ...] = ()
     summary: Summary | None = None
+    summary_piece: Piece | None = None
     recent: tuple[Exchange, ...] = ()
-    retrieved: tuple[Exchange, ...] = ()
+    said: tuple[Piece, ...] = ()
+    retrieved: tuple[Quoted, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
 
-def select(candidates: Candidates, room: Room, layout: Layout, tokenizer: Tokenizer, session: str) -> Selection:
+def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, session: str) -> Selection:
     """The best selection that is planned to fit `room.free`."""
     budgets = layout.budgets(room.budget)
     facts, facts_tokens = _choose_facts(
-        candidates.facts, min(room.free, budgets["facts"] + max(0, budgets["system"] - room.system)), tokenizer
+        candidates.facts, min(room.free, budgets["facts"] + max(0, budgets["system"] - room.system)), costs
     )
     shares = shrunk({zone: budgets[zone] for zone in ("summary", "retrieved", "recent")}, room.free - facts_tokens)
     left = room.free - facts_tokens - sum(shares.values())
 
-    at_least = summary_tokens(shortened(candidates.summary, shares["summary"], tokenizer), tokenizer)
+    summary = Excerpts(candidates.summary, costs) if candidates.summary else None
+    at_least = summary.least(shares["summary"]) if summary else 0
     left += shares["summary"] - at_least
 
-    recent = _RecentWalk(candidates.recent, _recent_cost(session, room.recent_overhead, tokenizer))
-    found = _FoundWalk(candidates.found, tokenizer)
+    recent = _RecentWalk(candidates.recent, session, room.recent_overhead, costs)
+    found = _FoundWalk(candidates.found, costs)
     left += shares["recent"] - recent.extend(shares["recent"])
     left += shares["retrieved"] - found.extend(shares["retrieved"], recent.taken)
     left = _lend_to_recent(recent, found, left)
     left -= found.extend(left, recent.taken)
 
     left += at_least  # what the summary need not say, because its turns stand here themselves, goes to retrieved
-    new = without_quotes(candidates.summary, _standing(recent, found, session))
-    left -= found.extend(left - summary_tokens(shortened(new, left, tokenizer), tokenizer), recent.taken)
-    new = without_quotes(candidates.summary, _standing(recent, found, session))
-    shown = shortened(new, left, tokenizer)
-    dropped = [
+    planned = summary.within(_new(summary, recent, found, session), left) if summary else None
+    left -= found.extend(left - (planned.tokens if planned else 0), recent.taken)
+    new = _new(summary, recent, found, session) if summary else None
+    excerpt = summary.within(new, left) if summary else None
+    shown = summary.summary(excerpt) if summary and excerpt else None
+    dropped = (
         *_dropped_facts(candidates.facts, facts),
         *_dropped_summary(candidates.summary, new, shown),
         *found.dropped(recent.taken, room.free),
         *recent.dropped(found.taken, shown, session),
-    ]
-    return Selection(facts, shown, recent.in_order(), found.in_order(), tuple(dropped))
+    )
+    return Selection(
+        facts=facts,
+        summary=shown,
+        summary_piece=excerpt.piece if excerpt else None,
+        recent=recent.in_order(),
+        said=recent.said(),
+        retrieved=found.in_order(),
+        dropped=dropped,
+    )
+
+
+def _new(summary: Excerpts, recent: _RecentWalk, found: _FoundWalk, session: str) -> Excerpt | None:
+    """What of the summary does not stand in the context anyway."""
+    exchanges = [*recent.taken.values(), *(one.exchange for one in found.taken.values())]
+    return summary.without({turn.seq for exchange in exchanges for turn in exchange if turn.session == session})
 
 
 def _lend_to_recent(recent: _RecentWalk, found: _FoundWalk, left: int) -> int:
@@ -94,13 +111,17 @@ def _lend_to_recent(recent: _RecentWalk, found: _FoundWalk, left: int) -> int:
 class _RecentWalk:
     """Goes back from the newest exchange, taking each, and rests at the first that does not fit."""
 
-    def __init__(self, newest_first: tuple[Exchange, ...], cost: Cost) -> None:
+    def __init__(self, newest_first: tuple[Exchange, ...], session: str, overhead: int, costs: Costs) -> None:
         self._exchanges = newest_first
-        self._cost = cost
+        self._session = session
+        self._overhead = overhead
+        self._costs = costs
         self._next = 0
         self._used = 0
-        self._oversize: set[TurnKey] = set()
-        self.taken: dict[TurnKey, Exchange] = {}
+        self._oversize: set[int] = set()
+        self._pieces: dict[int, tuple[Piece, ...]] = {}
+        self.taken: dict[int, Exchange] = {}
+        """By the identity of the exchange."""
 
     def extend(self, tokens: int, borrowing: bool = False) -> int:
         """Take what fits into `tokens` more; gives what that costs.
@@ -114,9 +135,9 @@ class _RecentWalk:
             cost = self._cost(exchange)
             if spent + cost <= tokens:
                 spent += cost
-                self.taken[key_of(exchange[0])] = exchange
+                self.taken[id(exchange)] = exchange
             elif borrowing and cost > self._used + tokens:
-                self._oversize.add(key_of(exchange[0]))
+                self._oversize.add(id(exchange))
             else:
                 break
             self._next += 1
@@ -126,15 +147,18 @@ class _RecentWalk:
     def in_order(self) -> tuple[Exchange, ...]:
         return tuple(sorted(self.taken.values(), key=lambda exchange: exchange[0].seq))
 
-    def dropped(self, elsewhere: Container[TurnKey], summary: Summary | None, session: str) -> list[Dropped]:
+    def said(self) -> tuple[Piece, ...]:
+        """Those taken as messages, in order."""
+        return tuple([piece for exchange in self.in_order() for piece in self._pieces[id(exchange)]])
+
+    def dropped(self, elsewhere: Container[int], summary: Summary | None, session: str) -> list[Dropped]:
         """Turns that stand neither here, nor elsewhere, nor in the span of the summary; oldest first."""
         first, last = (summary.first_seq, summary.last_seq) if summary else (0, -1)
         dropped = []
         for exchange in reversed(self._exchanges):
-            key = key_of(exchange[0])
-            if key in self.taken or key in elsewhere:
+            if id(exchange) in self.taken or id(exchange) in elsewhere:
                 continue
-            reason: Reason = "too_large" if key in self._oversize else "budget"
+            reason: Reason = "too_large" if id(exchange) in self._oversize else "budget"
             dropped += [
                 Dropped("recent", turn.id, reason)
                 for turn in exchange
@@ -142,71 +166,65 @@ class _RecentWalk:
             ]
         return dropped
 
+    def _cost(self, exchange: Exchange) -> int:
+        pieces = self._pieces.get(id(exchange))
+        if pieces is None:
+            pieces = self._pieces[id(exchange)] = draft.conversation(exchange, self._session, self._costs)
+        return sum([self._overhead + draft.piece_tokens(piece, self._costs.tokenizer) for piece in pieces])
+
 
 class _FoundWalk:
     """Goes through what was found, best first, taking whatever fits. The block's frame is paid with the first."""
 
-    def __init__(self, found: Found, tokenizer: Tokenizer) -> None:
+    def __init__(self, found: Found, costs: Costs) -> None:
         self._found = found
-        self._tokenizer = tokenizer
-        self._costs: dict[TurnKey, int] = {}
-        self._frame = _frame_tokens(draft.RETRIEVED_TITLE, found.mark, tokenizer)
-        self.taken: dict[TurnKey, Exchange] = {}
+        self._frame = costs.frame(draft.RETRIEVED_TITLE, found.mark)
+        self.taken: dict[int, Quoted] = {}
+        """By the identity of the exchange."""
 
-    def extend(self, tokens: int, shown: Container[TurnKey]) -> int:
+    def extend(self, tokens: int, shown: Container[int]) -> int:
         """Take what fits into `tokens` more and is not shown already; gives what that costs."""
         spent = 0
-        for exchange in self._found.exchanges:
-            key = key_of(exchange[0])
-            if key in shown or key in self.taken:
-                continue
-            cost = self._cost(exchange) + (0 if self.taken else self._frame)
-            if spent + cost <= tokens:
+        for one in self._found.quoted:
+            cost = self._cost(one) + (0 if self.taken else self._frame.message)
+            key = id(one.exchange)
+            if spent + cost <= tokens and key not in shown and key not in self.taken:
                 spent += cost
-                self.taken[key] = exchange
+                self.taken[key] = one
         return spent
 
-    def release(self, shown: Container[TurnKey]) -> int:
+    def release(self, shown: Container[int]) -> int:
         """Give up what is shown elsewhere; gives the tokens that this sets free."""
         moved = [key for key in self.taken if key in shown]
-        freed = sum(self._cost(self.taken.pop(key)) for key in moved)
-        return freed + (self._frame if moved and not self.taken else 0)
+        freed = sum([self._cost(self.taken.pop(key)) for key in moved])
+        return freed + (self._frame.message if moved and not self.taken else 0)
 
-    def in_order(self) -> tuple[Exchange, ...]:
-        return tuple(sorted(self.taken.values(), key=lambda exchange: (exchange[0].created_at, exchange[0].seq)))
+    def in_order(self) -> tuple[Quoted, ...]:
+        return tuple(sorted(self.taken.values(), key=lambda one: (one.exchange[0].created_at, one.exchange[0].seq)))
 
-    def dropped(self, shown: Container[TurnKey], largest: int) -> list[Dropped]:
+    def dropped(self, shown: Container[int], largest: int) -> list[Dropped]:
         """Turns found and shown nowhere, best first; more than `largest` tokens could never be shown."""
         dropped = []
-        for exchange in self._found.exchanges:
-            key = key_of(exchange[0])
+        for one in self._found.quoted:
+            key = id(one.exchange)
             if key not in shown and key not in self.taken:
-                reason: Reason = "too_large" if self._cost(exchange) + self._frame > largest else "budget"
-                dropped += [Dropped("retrieved", turn.id, reason) for turn in exchange]
+                reason: Reason = "too_large" if self._cost(one) + self._frame.message > largest else "budget"
+                dropped += [Dropped("retrieved", turn.id, reason) for turn in one.exchange]
         return dropped
 
-    def _cost(self, exchange: Exchange) -> int:
-        key = key_of(exchange[0])
-        if key not in self._costs:
-            records = (self._found.records[key_of(turn)] for turn in exchange)
-            self._costs[key] = sum(_record_tokens(record, self._found.mark, self._tokenizer) for record in records)
-        return self._costs[key]
+    def _cost(self, one: Quoted) -> int:
+        return one.planned + self._frame.lead * len(one.lines)
 
 
-def _recent_cost(session: str, overhead: int, tokenizer: Tokenizer) -> Cost:
-    def cost(exchange: Exchange) -> int:
-        pieces = draft.conversation(exchange, session)
-        return sum(overhead + draft.piece_tokens(piece, tokenizer) for piece in pieces)
-
-    return cost
-
-
-def _choose_facts(facts: Facts, tokens: int, tokenizer: Tokenizer) -> tuple[tuple[FactLine, ...], int]:
+def _choose_facts(facts: Facts, tokens: int, costs: Costs) -> tuple[tuple[FactLine, ...], int]:
     """Facts that fit, preferred ones first; given in reading order, stored before sent along. And what they cost."""
-    spent = _frame_tokens(draft.FACTS_TITLE, facts.mark, tokenizer)
+    if not facts.lines:
+        return (), 0
+    frame = costs.frame(draft.FACTS_TITLE, facts.mark)
+    spent = frame.message
     chosen: list[FactLine] = []
     for line in facts.lines:
-        cost = _record_tokens(line.record, facts.mark, tokenizer)
+        cost = frame.lead + _record_tokens(line.record, costs.tokenizer)
         if spent + cost <= tokens:
             spent += cost
             chosen.append(line)
@@ -218,24 +236,13 @@ def _dropped_facts(facts: Facts, chosen: tuple[FactLine, ...]) -> list[Dropped]:
     return [Dropped("facts", line.id, "budget") for line in facts.lines if (line.stored, line.id) not in shown]
 
 
-def _standing(recent: _RecentWalk, found: _FoundWalk, session: str) -> set[int]:
-    """Seqs of the session's turns that are shown themselves."""
-    exchanges = (*recent.in_order(), *found.in_order())
-    return {turn.seq for exchange in exchanges for turn in exchange if turn.session == session}
-
-
-def _dropped_summary(summary: Summary | None, new: Summary | None, shown: Summary | None) -> list[Dropped]:
+def _dropped_summary(summary: Summary | None, new: Excerpt | None, shown: Summary | None) -> list[Dropped]:
     """`new` is what of the summary does not stand in the context anyway."""
     if summary is None or shown is not None:
         return []
     return [Dropped("summary", summary_id(summary), "budget" if new else "shown")]
 
 
-def _record_tokens(record: quote.Record, mark: str, tokenizer: Tokenizer) -> int:
-    """A line of a block; the text is counted apart, since its count is likely to be remembered."""
-    return tokenizer.count(quote.lead(record, mark)) + tokenizer.count(record.text) + 1
-
-
-def _frame_tokens(title: str, mark: str, tokenizer: Tokenizer) -> int:
-    first, last = quote.frame(title, mark)
-    return MESSAGE_OVERHEAD_TOKENS + tokenizer.count(first) + tokenizer.count(last)
+def _record_tokens(record: quote.Record, tokenizer: Tokenizer) -> int:
+    """A line of a block without its mark; the text is counted apart, since its count is likely to be remembered."""
+    return tokenizer.count(quote.tail(record.source)) + tokenizer.count(record.text) + 1

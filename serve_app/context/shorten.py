@@ -4,56 +4,109 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Container, Sequence
-from itertools import compress
 
 import msgspec
 
-from serve_app.context import draft
+from serve_app.context import quote
+from serve_app.context.costs import Costs
+from serve_app.context.draft import SUMMARY_TITLE, Piece
+from serve_app.context.quote import Record, mark_of
+from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Summary
-from serve_app.ports import Tokenizer
+
+DIGITS = "0123456789"
 
 
-def shortened(summary: Summary | None, tokens: int, tokenizer: Tokenizer) -> Summary | None:
-    """The summary with as many of its best lines as its message may take; None where none fits.
+class Excerpt(msgspec.Struct, frozen=True):
+    """Some lines of a summary, by their places, and their message with what that takes."""
 
-    One that does not rank its lines is shown whole or not at all.
-    """
-    if summary is None or summary_tokens(summary, tokenizer) <= tokens:
-        return summary
-    ranked = len(summary.ranks)
-    lines = bisect.bisect_right(range(1, ranked), tokens, key=lambda n: summary_tokens(_best(summary, n), tokenizer))
-    if not lines:
-        return None
-    short = _best(summary, lines)
-    return msgspec.structs.replace(short, tokens=tokenizer.count(short.text))
+    lines: tuple[int, ...]
+    text: str
+    piece: Piece
+    tokens: int
 
 
-def summary_tokens(summary: Summary | None, tokenizer: Tokenizer) -> int:
-    """What the summary's message takes."""
-    return draft.piece_tokens(draft.summary_piece(summary), tokenizer) if summary else 0
+class Excerpts:
+    """The ways to show one summary in one request. One that does not rank its lines is shown whole or not at all."""
+
+    def __init__(self, summary: Summary, costs: Costs) -> None:
+        self._summary = summary
+        self._costs = costs
+        self._source = f"made {quote.moment(summary.created_at)}"
+        self._texts = summary.text.split("\n") if summary.ranks else [summary.text]
+        self._all = tuple(range(len(self._texts)))
+        self._made: dict[tuple[int, ...], Excerpt] = {}
+
+    def least(self, tokens: int) -> int:
+        """What the message takes if it has `tokens`."""
+        kept = self._costs.summary(self._summary)
+        if kept.least is None or kept.least[0] != tokens:
+            short = self.within(self._of(self._all), tokens)
+            kept.least = (tokens, short.tokens if short else 0)
+        return kept.least[1]
+
+    def without(self, shown: Container[int]) -> Excerpt | None:
+        """All but the lines whose turn (by seq) is shown itself; None where no line is left."""
+        if not self._summary.line_seqs:
+            return self._of(self._all)
+        lines = tuple([place for place, seq in enumerate(self._summary.line_seqs) if seq not in shown])
+        return self._of(lines) if lines else None
+
+    def within(self, excerpt: Excerpt | None, tokens: int) -> Excerpt | None:
+        """As many of its best lines as their message may take; None where none fits."""
+        if excerpt is None or excerpt.tokens <= tokens:
+            return excerpt
+        if not self._summary.ranks:
+            return None
+        best_first = sorted(excerpt.lines, key=self._summary.ranks.__getitem__)
+        sizes = range(1, len(best_first))
+        fitting = bisect.bisect_right(sizes, tokens, key=lambda size: self._of(sorted(best_first[:size])).tokens)
+        return self._of(sorted(best_first[:fitting])) if fitting else None
+
+    def summary(self, excerpt: Excerpt) -> Summary:
+        """The summary with these lines alone."""
+        if excerpt.lines == self._all:
+            return self._summary
+        return msgspec.structs.replace(
+            self._summary,
+            text=excerpt.text,
+            tokens=self._costs.tokenizer.count(excerpt.text),
+            ranks=_at(self._summary.ranks, excerpt.lines),
+            line_seqs=_at(self._summary.line_seqs, excerpt.lines),
+        )
+
+    def _of(self, lines: Sequence[int]) -> Excerpt:
+        places = tuple(lines)
+        made = self._made.get(places)
+        if made is None:
+            made = self._made[places] = self._excerpt(places)
+        return made
+
+    def _excerpt(self, lines: tuple[int, ...]) -> Excerpt:
+        text = "\n".join([self._texts[place] for place in lines])
+        record = Record(self._source, text)
+        mark = mark_of([record])
+        block = quote.block(SUMMARY_TITLE, [record], mark)
+        tokens = self._sum(lines, mark) if self._costs.adds_up(block) and self._lines() else None
+        piece = Piece("summary", "user", block, tokens=tokens)
+        counted = self._costs.tokenizer.count(block) if tokens is None else tokens
+        return Excerpt(lines, text, piece, MESSAGE_OVERHEAD_TOKENS + counted)
+
+    def _sum(self, lines: tuple[int, ...], mark: str) -> int:
+        """Tokens of the block, line by line."""
+        frame = self._costs.frame(SUMMARY_TITLE, mark)
+        lead = frame.lead + self._costs.tokenizer.count(quote.tail(self._source))
+        counts = self._lines()
+        return frame.message - MESSAGE_OVERHEAD_TOKENS + lead + sum([counts[place] for place in lines])
+
+    def _lines(self) -> tuple[int, ...]:
+        """Tokens of each line; none where they do not add up, since one begins otherwise than with a digit."""
+        kept = self._costs.summary(self._summary)
+        if kept.lines is None:
+            count, apart = self._costs.tokenizer.count, all(text and text[0] in DIGITS for text in self._texts)
+            kept.lines = tuple([count(f"{text}\n") for text in self._texts]) if apart else ()
+        return kept.lines
 
 
-def without_quotes(summary: Summary | None, shown: Container[int]) -> Summary | None:
-    """The summary without the lines whose turn (by seq) is shown itself; None where no line is left."""
-    if summary is None or not summary.line_seqs:
-        return summary
-    return _kept(summary, [seq not in shown for seq in summary.line_seqs])
-
-
-def _best(summary: Summary, lines: int) -> Summary:
-    """The `lines` lines with the lowest ranks, in their order."""
-    least = sorted(summary.ranks)[:lines]
-    best = _kept(summary, [rank <= least[-1] for rank in summary.ranks])
-    assert best is not None
-    return best
-
-
-def _kept(summary: Summary, keep: Sequence[bool]) -> Summary | None:
-    if not any(keep):
-        return None
-    return msgspec.structs.replace(
-        summary,
-        text="\n".join(compress(summary.text.split("\n"), keep)),
-        ranks=tuple(compress(summary.ranks, keep)),
-        line_seqs=tuple(compress(summary.line_seqs, keep)),
-    )
+def _at(values: tuple[int, ...], places: Sequence[int]) -> tuple[int, ...]:
+    return tuple([values[place] for place in places]) if values else ()

@@ -35,6 +35,9 @@ DEFAULT_TOKENIZER = ENCODINGS[0]
 COUNT_CACHE_ENTRIES_MAX = 65_536
 """Texts whose count is remembered, per tokenizer (about 10 MB when full)."""
 
+UNCACHED_CHARS_MAX = 24
+"""A text this short is counted sooner than it is looked up."""
+
 LOCAL_TOKENIZERS_MAX = 8
 """Configured tokenizer files that are held open at a time."""
 
@@ -83,12 +86,16 @@ class _CountingTokenizer(ABC):
         self._name = name
         self._cache = CountCache(cache_entries_max)
 
+    lines_add_up_to = 0
+
     @property
     def name(self) -> str:
         return self._name
 
     def count(self, text: str) -> int:
         """Tokens of `text`, special tokens left out and never recognised inside it."""
+        if len(text) <= UNCACHED_CHARS_MAX:
+            return self._encoded_length(text)
         key = CountCache.key(text)
         known = self._cache.get(key)
         if known is None:
@@ -118,7 +125,13 @@ class _CountingTokenizer(ABC):
 
 
 class BpeTokenizer(_CountingTokenizer):
-    """One of `ENCODINGS`, as OpenAI's models count."""
+    """One of `ENCODINGS`, as OpenAI's models count.
+
+    Their patterns end a piece, and so a token, after a line break that neither white space nor a slash
+    follows, and between a letter or digit and a space.
+    """
+
+    lines_add_up_to = ENCODE_CHARS_MAX
 
     def __init__(self, name: str = DEFAULT_TOKENIZER, cache_entries_max: int = COUNT_CACHE_ENTRIES_MAX) -> None:
         if name not in ENCODINGS:
@@ -127,6 +140,8 @@ class BpeTokenizer(_CountingTokenizer):
         self._encoding = bpe_openai.get_encoding(name)
 
     def _encoded_length(self, text: str) -> int:
+        if len(text) <= ENCODE_CHARS_MAX:
+            return len(self._encoding.encode_ordinary(text))
         return sum(len(self._encoding.encode_ordinary(part)) for part in _parts(text))
 
     def _end_of_token(self, text: str, tokens: int) -> int:

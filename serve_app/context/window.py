@@ -13,15 +13,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 import msgspec
 
 from serve_app.context import draft
 from serve_app.context.candidates import Candidates, Dropped, gather
+from serve_app.context.costs import Costs, costs_by
 from serve_app.context.draft import Piece
-from serve_app.context.exchanges import Exchange, TurnKey, key_of
+from serve_app.context.exchanges import TurnKey, key_of
 from serve_app.context.inputs import ContextInputs, Format
 from serve_app.context.layout import Layout, Zone
 from serve_app.context.render import Page, render
@@ -59,11 +59,13 @@ class Retrieved(msgspec.Struct, frozen=True):
 class Context(msgspec.Struct, frozen=True):
     """A finished context. `messages` (and `system` for anthropic), or `text`; `summary` only if it is shown.
 
+    `written` is `messages` as JSON: they are the largest part of an answer, and encoded once.
     `stable_prefix_tokens` counts the beginning that stays the same while turns and queries change.
     """
 
     context_id: str
     messages: tuple[dict[str, Any], ...]
+    written: msgspec.Raw
     system: str | None
     text: str | None
     zones: dict[Zone, ZoneUse]
@@ -82,13 +84,17 @@ def build_context(inputs: ContextInputs, layout: Layout, tokenizer: Tokenizer) -
     Raises QueryExceedsBudget where the query does not fit (alone, or beside the system text),
     SystemExceedsBudget where the system text alone does not.
     """
-    bare = _bare_page(inputs, tokenizer)
-    candidates = gather(inputs)
-    selection, page = _fill(inputs, candidates, bare, layout, tokenizer)
+    costs = costs_by(tokenizer)
+    ends = _ends(inputs, tokenizer)
+    bare = _bare_page(inputs, ends, tokenizer)
+    candidates = gather(inputs, costs)
+    selection, page = _fill(inputs, candidates, ends, bare, layout, costs)
     budgets = layout.budgets(inputs.budget_tokens)
+    written = msgspec.json.encode(page.messages)
     return Context(
-        context_id=_context_id(inputs, layout, tokenizer, selection, page),
+        context_id=_context_id(inputs, layout, tokenizer, selection, page, written),
         messages=page.messages,
+        written=msgspec.Raw(written),
         system=page.system,
         text=page.text,
         zones={zone: ZoneUse(tokens, budgets[zone]) for zone, tokens in page.zones.items()},
@@ -102,9 +108,21 @@ def build_context(inputs: ContextInputs, layout: Layout, tokenizer: Tokenizer) -
     )
 
 
-def _bare_page(inputs: ContextInputs, tokenizer: Tokenizer) -> Page:
+class _Ends(msgspec.Struct, frozen=True):
+    """What stands first and last whatever is chosen."""
+
+    system: tuple[Piece, ...]
+    query: Piece
+
+
+def _ends(inputs: ContextInputs, tokenizer: Tokenizer) -> _Ends:
+    system = (Piece("system", "system", inputs.system),) if inputs.system else ()
+    return _Ends(system, Piece("query", "user", inputs.query, tokens=tokenizer.count(inputs.query)))
+
+
+def _bare_page(inputs: ContextInputs, ends: _Ends, tokenizer: Tokenizer) -> Page:
     """System text and query alone: the least that can be answered."""
-    page = render(_pieces(inputs, None, Selection()), inputs.format, tokenizer)
+    page = render([*ends.system, ends.query], inputs.format, tokenizer)
     if page.tokens <= inputs.budget_tokens:
         return page
     if page.zones["query"] <= inputs.budget_tokens < page.zones["system"]:
@@ -115,14 +133,14 @@ def _bare_page(inputs: ContextInputs, tokenizer: Tokenizer) -> Page:
 
 
 def _fill(
-    inputs: ContextInputs, candidates: Candidates, bare: Page, layout: Layout, tokenizer: Tokenizer
+    inputs: ContextInputs, candidates: Candidates, ends: _Ends, bare: Page, layout: Layout, costs: Costs
 ) -> tuple[Selection, Page]:
     """Select and render until the measured page fits; the last try leaves nothing to choose from but room for it."""
     free = inputs.budget_tokens - bare.tokens
     for rounds_left in reversed(range(REPACK_ROUNDS_MAX + 1)):
         room = Room(inputs.budget_tokens, free, bare.zones["system"], RECENT_OVERHEAD_TOKENS[inputs.format])
-        selection = select(candidates, room, layout, tokenizer, inputs.session)
-        page = render(_pieces(inputs, candidates, selection), inputs.format, tokenizer)
+        selection = select(candidates, room, layout, costs, inputs.session)
+        page = render(_pieces(candidates, selection, ends, costs), inputs.format, costs.tokenizer)
         excess = page.tokens - inputs.budget_tokens
         if excess <= 0:
             break
@@ -130,63 +148,48 @@ def _fill(
     return selection, page
 
 
-def _pieces(inputs: ContextInputs, candidates: Candidates | None, selection: Selection) -> list[Piece]:
+def _pieces(candidates: Candidates, selection: Selection, ends: _Ends, costs: Costs) -> list[Piece]:
     """The selection in reading order: stable beginning first, query last."""
-    pieces: list[Piece] = []
-    if inputs.system:
-        pieces.append(Piece("system", "system", inputs.system))
-    if candidates and selection.facts:
-        records = [line.record for line in selection.facts]
-        pieces.append(draft.facts_piece(records, candidates.facts.mark))
-    if selection.summary:
-        pieces.append(draft.summary_piece(selection.summary))
-    if candidates and selection.retrieved:
-        found = [candidates.found.records[key_of(turn)] for exchange in selection.retrieved for turn in exchange]
-        pieces.append(draft.retrieved_piece(found, candidates.found.mark))
-    for exchange in selection.recent:
-        pieces.extend(draft.conversation(exchange, inputs.session))
-    pieces.append(Piece("query", "user", inputs.query))
-    return pieces
+    pieces = [*ends.system]
+    if selection.facts:
+        pieces.append(draft.facts_piece([line.record for line in selection.facts], candidates.facts.mark))
+    if selection.summary_piece:
+        pieces.append(selection.summary_piece)
+    if selection.retrieved:
+        pieces.append(draft.retrieved_piece(selection.retrieved, candidates.found.mark, costs))
+    return [*pieces, *selection.said, ends.query]
 
 
 def _retrieved(inputs: ContextInputs, selection: Selection) -> tuple[Retrieved, ...]:
     """The hits that are shown, best first."""
-    zone_of: dict[TurnKey, Zone] = {}
-    places: tuple[tuple[Zone, tuple[Exchange, ...]], ...] = (
-        ("recent", selection.recent),
-        ("retrieved", selection.retrieved),
-    )
-    for zone, exchanges in places:
-        zone_of |= {key_of(turn): zone for exchange in exchanges for turn in exchange}
-    shown = {key_of(hit.turn): hit for hit in reversed(inputs.hits) if key_of(hit.turn) in zone_of}
-    return tuple(
-        Retrieved(
-            id=hit.turn.id,
-            session_id=hit.turn.session,
-            seq=hit.turn.seq,
-            created_at=hit.turn.created_at,
-            score=hit.score,
-            tier=hit.tier,
-            zone=zone_of[key],
-        )
-        for key, hit in reversed(shown.items())
-    )
+    zone_of: dict[TurnKey, Zone] = {key_of(turn): "recent" for exchange in selection.recent for turn in exchange}
+    zone_of |= {key_of(turn): "retrieved" for one in selection.retrieved for turn in one.exchange}
+    shown: list[Retrieved] = []
+    for hit in inputs.hits:
+        turn = hit.turn
+        zone = zone_of.pop((turn.session, turn.id), None)  # once: where a turn is found twice, the better counts
+        if zone is not None:
+            shown.append(Retrieved(turn.id, turn.session, turn.seq, turn.created_at, hit.score, hit.tier, zone))
+    return tuple(shown)
 
 
-def _context_id(inputs: ContextInputs, layout: Layout, tokenizer: Tokenizer, selection: Selection, page: Page) -> str:
+def _context_id(
+    inputs: ContextInputs, layout: Layout, tokenizer: Tokenizer, selection: Selection, page: Page, written: bytes
+) -> str:
     """Digest of what a model reads and of what that was computed from.
 
     How the moment was named (`as_of`, or none), scores, and what was left out are no part of it: the
     same words from the same state are the same context.
     """
-    shown = [turn for exchange in (*selection.retrieved, *selection.recent) for turn in exchange]
-    written = [page.messages, page.system, page.text]
-    request = [inputs.session, inputs.query, inputs.budget_tokens, inputs.now, inputs.system, inputs.notes]
-    source = [
-        [(turn.session, turn.id, turn.seq, turn.rev) for turn in shown],
+    shown = [*(one.exchange for one in selection.retrieved), *selection.recent]
+    request = (inputs.session, inputs.query, inputs.budget_tokens, inputs.now, inputs.system, inputs.notes)
+    source = (
+        [(turn.session, turn.id, turn.seq, turn.rev) for exchange in shown for turn in exchange],
         (selection.summary.version, selection.summary.input_hash) if selection.summary else None,
-        sorted((fact.key, fact.seq) for fact in inputs.facts if not fact.expired(inputs.now)),
-    ]
-    how = [inputs.format, layout.name, sorted(layout.shares.items()), tokenizer.name, inputs.versions]
-    everything = json.dumps([written, request, source, how, inputs.degradation.level])
-    return hashlib.blake2b(everything.encode(), digest_size=16).hexdigest()
+        sorted([(fact.key, fact.seq) for fact in inputs.facts if not fact.expired(inputs.now)]),
+    )
+    how = (inputs.format, layout.name, sorted(layout.shares.items()), tokenizer.name, inputs.versions)
+    rest = (page.system, page.text, request, source, how, inputs.degradation.level)
+    digest = hashlib.blake2b(written, digest_size=16)
+    digest.update(msgspec.json.encode(rest))
+    return digest.hexdigest()

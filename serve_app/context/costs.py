@@ -1,0 +1,119 @@
+"""What a text takes by one tokenizer, where that can be had without reading the text again.
+
+Of a turn and of the lines of a summary the counts are kept with the object (`kept`), never any text
+of theirs beyond the source of a quote. Where the tokenizer promises that the counts of lines add up
+(`ports.Tokenizer.lines_add_up_to`), a quoted block is counted as the sum of its lines.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from serve_app.context import quote
+from serve_app.context.kept import Entry, Kept
+from serve_app.context.quote import Record
+from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
+from serve_app.core import Summary, Turn
+from serve_app.ports import Tokenizer
+
+TURNS_A_GENERATION = 32_768
+"""Turns whose counts are kept, twice at most: about 400 bytes each, so 25 MB a tokenizer when full."""
+
+SUMMARIES_A_GENERATION = 1_024
+"""The same for summaries; about 1 kB each."""
+
+TOKENIZERS_MAX = 16
+"""Tokenizers whose counts are kept at a time."""
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """A record as a line of a quoted block, without its text and the mark: what it takes there beside the mark.
+
+    `planned` adds up its parts, of which the text's count serves elsewhere, too; `exact` counts it whole.
+    """
+
+    source: str
+    planned: int
+    exact: int
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """What a mark takes in a block: the message with its first and last line, and the beginning of each line."""
+
+    message: int
+    lead: int
+
+
+class TurnCosts(Entry[Turn]):
+    """What the turn takes as it is said, and its line for readers of its own session and of others."""
+
+    __slots__ = ("own", "said", "theirs")
+
+    def __init__(self, turn: Turn, gone: Callable[[weakref.ref[Turn]], None]) -> None:
+        super().__init__(turn, gone)
+        self.said: int | None = None
+        self.own: Line | None = None
+        self.theirs: Line | None = None
+
+
+class SummaryCosts(Entry[Summary]):
+    """What each line takes, and the most that its best lines take within a number of tokens: (that number, theirs)."""
+
+    __slots__ = ("least", "lines")
+
+    def __init__(self, summary: Summary, gone: Callable[[weakref.ref[Summary]], None]) -> None:
+        super().__init__(summary, gone)
+        self.lines: tuple[int, ...] | None = None
+        self.least: tuple[int, int] | None = None
+
+
+class Costs:
+    """Counts by one tokenizer. Safe for threads: whatever two of them work out at once comes out the same."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.turn = Kept(TurnCosts, TURNS_A_GENERATION).of
+        self.summary = Kept(SummaryCosts, SUMMARIES_A_GENERATION).of
+        self._closing = tokenizer.count(quote.CLOSING)
+        self._openings: dict[str, int] = {}
+
+    def said(self, turn: Turn, text: str) -> int:
+        """Tokens of the text, which must be the turn's as a message of the conversation."""
+        kept = self.turn(turn)
+        if kept.said is None:
+            kept.said = self.tokenizer.count(text)
+        return kept.said
+
+    def line(self, record: Record) -> Line:
+        tail = quote.tail(record.source)
+        count = self.tokenizer.count
+        return Line(
+            record.source, count(tail) + count(record.text) + 1, count(f"{tail}{record.text}\n") if self._adds_up else 0
+        )
+
+    def frame(self, title: str, mark: str) -> Frame:
+        """`title` is one of few."""
+        opening = self._openings.get(title)
+        if opening is None:
+            opening = self._openings[title] = self.tokenizer.count(quote.opening(title))
+        lead = self.tokenizer.count(quote.lead(mark))
+        ends = opening + self.tokenizer.count(f" {mark}\n") + lead + self._closing
+        return Frame(MESSAGE_OVERHEAD_TOKENS + ends, lead)
+
+    def adds_up(self, text: str) -> bool:
+        """Whether the tokens of this block are those of its lines."""
+        return len(text) <= self.tokenizer.lines_add_up_to
+
+    @property
+    def _adds_up(self) -> bool:
+        return self.tokenizer.lines_add_up_to > 0
+
+
+@lru_cache(maxsize=TOKENIZERS_MAX)
+def costs_by(tokenizer: Tokenizer) -> Costs:
+    """The same for the same object."""
+    return Costs(tokenizer)
