@@ -22,6 +22,10 @@ FILE_FORM = """\
 Write a file of JSON lines, one turn a line: user_id, session_id, role, content, and id, created_at, speaker if known;
 or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it."""
 
+CORE_FORM = """\
+Starts the service on each engine with a store of its own, and beside it the ceiling: one process that searches and
+does nothing else. Prints one table; see docs/performance.md. Takes about six minutes, with --quick less than one."""
+
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Tells the defaults, but not that of an option that is off or empty."""
@@ -49,11 +53,10 @@ def parser() -> argparse.ArgumentParser:
     _ingest(_remote(commands.add_parser("ingest", help="write a file of turns (JSON lines)", description=FILE_FORM)))
     _search(_remote(commands.add_parser("search", help="find turns of a user")))
     _context(_remote(commands.add_parser("context", help="build a context for a query")))
-    suites = commands.add_parser("bench", help="measure a running service").add_subparsers(
-        required=True, metavar="suite"
-    )
+    suites = commands.add_parser("bench", help="measure a service").add_subparsers(required=True, metavar="suite")
     _recall(_measured(suites.add_parser("recall", help="how many of the turns that answer a query are found")))
     _latency(_measured(suites.add_parser("latency", help="how long one client waits")))
+    _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
     return whole
 
 
@@ -115,6 +118,28 @@ def _latency(command: argparse.ArgumentParser) -> None:
     command.add_argument("--turns", type=int, default=5_000, help="length of the long session")
     command.add_argument("--repeats", type=int, default=200, help="requests of each kind")
     command.set_defaults(command="bench latency")
+
+
+def _core(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine", type=_engines, help="engines, parted by commas; else local,ray, with --quick local"
+    )
+    command.add_argument("--data", type=Path, help="folder with conversations.jsonl and queries.jsonl; else the golden")
+    command.add_argument("--url", help="measure a running service instead; rows that need a start are left out")
+    command.add_argument("--key", help="its API key; else MEMSTRATA_KEY")
+    command.add_argument("--peers", metavar="PYTHON", help="interpreter that has chromadb, langgraph, mem0ai, fastapi")
+    command.add_argument("--infinity", metavar="PROGRAM", help="infinity_emb, to compare embeddings with")
+    command.add_argument("--port", type=int, default=0, help="first of the ports that are used (0: any that are free)")
+    command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how fast")
+    command.add_argument("--bars", action="store_true", help="exit 1 if a bar is missed")
+    _json(command).set_defaults(command="bench core")
+
+
+def _engines(text: str) -> tuple[str, ...]:
+    engines = tuple(text.split(","))
+    if not set(engines) <= {"local", "ray"}:
+        raise argparse.ArgumentTypeError("local, ray, or both parted by a comma")
+    return engines
 
 
 def _asked(command: argparse.ArgumentParser) -> None:

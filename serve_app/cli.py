@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from serve_app.arguments import parser
 from serve_app.asgi import AsgiService
@@ -25,6 +25,9 @@ from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
 from serve_app.demo.tour import READY_S, Tour, take_tour
 from serve_app.errors import MemstrataError
+
+if TYPE_CHECKING:
+    from benchmarks import core
 
 KEY_FILE = "admin.key"
 PORT_POLL_S = 0.2
@@ -148,6 +151,19 @@ def bench_latency(args: argparse.Namespace) -> int:
     return 0
 
 
+def bench_core(args: argparse.Namespace) -> int:
+    from benchmarks import core, report
+
+    measured = core.measure(_core_options(args))
+    print(report.table(measured))
+    if args.json:
+        print(json.dumps(measured, ensure_ascii=False))
+    missed = report.missed(measured) if args.bars else []
+    for line in missed:
+        _note(f"misses its bar: {line}")
+    return 1 if missed or report.faults(measured) else 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -157,7 +173,20 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "context": context,
     "bench recall": bench_recall,
     "bench latency": bench_latency,
+    "bench core": bench_core,
 }
+
+
+def _core_options(args: argparse.Namespace) -> core.Options:
+    from benchmarks import core
+
+    engines = args.engine or (("local",) if args.quick else core.ENGINES)
+    given = {"data": args.data, "peers": args.peers, "infinity": args.infinity, "port": args.port}
+    if args.url:
+        engines = (args.engine or ("service",))[:1]
+        given |= {"url": args.url, "key": _given_key(args) or _no_key()}
+    sizes = core.QUICK if args.quick else core.FULL
+    return core.Options(engines, sizes=sizes, **{name: value for name, value in given.items() if value})
 
 
 def _greet(args: argparse.Namespace) -> None:
