@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -50,6 +51,8 @@ class DiskSegments:
     def __init__(self, folder: str | Path, calls: DiskCalls = SYSTEM_CALLS) -> None:
         self._folder = Path(folder).resolve()
         self._calls = calls
+        self._mine = secrets.token_hex(8)
+        self._temps = itertools.count()
         try:
             self._make_folder()
             self._remove_leftovers()
@@ -119,8 +122,8 @@ class DiskSegments:
                 self._discard(self._folder / name)
 
     def _temp(self, name: str) -> Path:
-        """Random, so that two processes which both believe that they own the folder never share a file."""
-        return self._folder / f"{_TEMP_PREFIX}{name}.{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+        """Never given twice, so that two processes which both believe that they own the folder never share a file."""
+        return self._folder / f"{_TEMP_PREFIX}{name}.{self._mine}-{next(self._temps)}{_TEMP_SUFFIX}"
 
     def _write(self, temp: Path, data: bytes) -> None:
         descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)

@@ -6,6 +6,7 @@ are safe: a turn with an id that is there already is a duplicate, or refused if 
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -38,6 +39,9 @@ ENTITY_CLASS_TTL_S = {"orders": DAY_S, "preferences": 30 * DAY_S, "identity": 90
 
 WEIGHT_BYTES = 16_384
 """A turn weighs one more for each so many bytes, so that the queue is bounded in memory, too."""
+
+_ids = random.Random()
+"""Seeded by the system once: asking it for each turn costs a call that lets go of the interpreter's lock."""
 
 
 class NewTurn(msgspec.Struct, frozen=True):
@@ -110,7 +114,7 @@ class AppendTurns(Operation):
         seq = draft.seq()
         created_at = draft.now if new.created_at is None else new.created_at
         return Turn(
-            id=new.id or f"t-{uuid.uuid4().hex}",
+            id=new.id or f"t-{_ids.getrandbits(128):032x}",
             session=self.session,
             role=new.role,
             content=new.content,
