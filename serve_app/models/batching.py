@@ -20,6 +20,7 @@ import msgspec
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import Overloaded
+from serve_app.models.pace import Pace
 from serve_app.models.waiting import CountedVectors, PassageCall, PassageQueue, Query, QueryKey, QueryQueue, Vector, cost_of
 from serve_app.ports import Embedder, Vectors
 
@@ -41,8 +42,8 @@ class EmbedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     query_vectors_max: int = 4096
     """Cached query vectors: 6 MiB at 384 dimensions."""
 
-    batch_tokens_max: int = 512
-    """Tokens of one batch, by estimate: a query that comes while passages are embedded waits for one such batch."""
+    batch_tokens_max: int = 4096
+    """Tokens of one batch, by estimate, on however fast a device; on a slow one `pace.BATCH_S` is reached before."""
 
     query_batches_in_a_row_max: int = 8
     """Query batches before passages get a turn: heavy reading delays indexing but never stops it."""
@@ -78,6 +79,7 @@ class EmbedService:
         self._passages = PassageQueue(self._limits.passages_waiting_max)
         self._cache: OrderedDict[QueryKey, Vector] = OrderedDict()
         self._counters = EmbedCounters()
+        self._pace = Pace(self._limits.batch_tokens_max)
         self._query_batches_in_a_row = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
@@ -175,13 +177,13 @@ class EmbedService:
     def _embed_queries(self) -> None:
         self._query_batches_in_a_row += 1
         with self._changed:
-            batch, late = self._queries.take(self._limits.batch_tokens_max, self._clock())
+            batch, late = self._queries.take(self._pace.batch_tokens, self._clock())
             self._count(expired=len(late))
         for future in late:
             _settle(future, TimeoutError("the deadline passed before the query was embedded"))
         if not batch:
             return
-        outcome = self._embed([query.text for query in batch])
+        outcome = self._embed([query.text for query in batch], sum(query.cost for query in batch))
         if isinstance(outcome, Exception):
             self._hand_out(batch, [outcome] * len(batch))
         else:
@@ -206,10 +208,10 @@ class EmbedService:
     def _embed_passages(self) -> None:
         self._query_batches_in_a_row = 0
         with self._changed:
-            batch = self._passages.take(self._limits.batch_tokens_max)
+            batch = self._passages.take(self._pace.batch_tokens)
         if not batch:
             return
-        outcome = self._embed([call.texts[place] for call, place in batch])
+        outcome = self._embed([call.texts[at] for call, at in batch], sum(call.costs[at] for call, at in batch))
         if isinstance(outcome, Exception):
             self._fail_calls([call for call, _ in batch], outcome)
             return
@@ -222,14 +224,16 @@ class EmbedService:
                 self._passages.give_up(call)
             call.future.set_exception(error)
 
-    def _embed(self, texts: list[str]) -> CountedVectors | Exception:
+    def _embed(self, texts: list[str], cost: int) -> CountedVectors | Exception:
         """The vectors, or why there are none: those who wait raise it, where someone can act on it."""
+        began = self._clock()
         try:
             vectors, tokens = self._embedder.embed_counted(texts)
         except Exception as error:  # noqa: BLE001 - handed on whole; the thread must live to serve the next batch
             with self._changed:
                 self._count(failed_batches=1)
             return error
+        self._pace.learn(cost, self._clock() - began)
         with self._changed:
             self._count(batches=1, texts=len(texts), tokens=sum(tokens))
         return vectors, tokens

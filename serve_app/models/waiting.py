@@ -29,7 +29,7 @@ CountedVectors = tuple[Vectors, list[int]]
 QueryKey = tuple[str, bytes, bool]
 """Version, digest of the text, solo. A digest, so that long queries do not fill the cache's memory."""
 
-BATCH_TEXTS_MAX = 64
+BATCH_TEXTS_MAX = 256
 """Texts of one batch, however short."""
 
 BYTES_PER_TOKEN = 3

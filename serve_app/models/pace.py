@@ -1,0 +1,41 @@
+"""How large a batch may be so that it takes about so long: learned from those before. Plain data, no clock.
+
+Devices differ by a factor of a thousand: one bound in tokens would let a query wait for half a second on
+a slow core, and leave a GPU idle.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BATCH_S", "Pace"]
+
+BATCH_S = 0.08
+"""Of one batch: a query that comes meanwhile waits for it. A pass costs some milliseconds however small it is, so
+much shorter batches cost throughput."""
+
+FIRST_TOKENS = 512
+"""Of a batch, until something is known."""
+
+TOKENS_MIN = 256
+"""Of a batch, however slow the device seems: a stall must not make it slower still."""
+
+TELLING_TOKENS = 64
+"""Smaller batches say little about the pace; the first of all also loads the weights."""
+
+NEWEST_WEIGHS = 0.25
+"""Of the newest batch in the average."""
+
+
+class Pace:
+    def __init__(self, tokens_max: int) -> None:
+        self._tokens_max = tokens_max
+        self._token_s = BATCH_S / FIRST_TOKENS
+
+    @property
+    def batch_tokens(self) -> int:
+        return min(round(BATCH_S / self._token_s), self._tokens_max)
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """A batch of so many tokens took so long."""
+        if tokens >= TELLING_TOKENS:
+            average = self._token_s + NEWEST_WEIGHS * (seconds / tokens - self._token_s)
+            self._token_s = min(max(average, BATCH_S / self._tokens_max), BATCH_S / TOKENS_MIN)
