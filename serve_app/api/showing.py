@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Summary, Turn
 from serve_app.records import Erasure
 from serve_app.retrieve.search import Found
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def shown_turn(turn: Turn) -> dict[str, Any]:
@@ -84,8 +87,15 @@ def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any
 
 
 def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(one)
-    shown |= {"created_at": format_time(one.created_at), "score": round(one.score, 4)}
+    shown: dict[str, Any] = {
+        "id": one.id,
+        "session_id": one.session_id,
+        "seq": one.seq,
+        "created_at": _EPOCH + timedelta(0, 0, one.created_at),  # the encoder writes it as `format_time` would
+        "score": round(one.score, 4),
+        "tier": one.tier,
+        "zone": one.zone,
+    }
     if why is None:
         return shown
     found = shown_found(why, explain=True)
