@@ -145,8 +145,15 @@ def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any
 
 
 def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(one)
-    shown |= {"created_at": format_time(one.created_at), "score": round(one.score, 4)}
+    shown: dict[str, Any] = {
+        "id": one.id,
+        "session_id": one.session_id,
+        "seq": one.seq,
+        "created_at": format_time(one.created_at),
+        "score": round(one.score, 4),
+        "tier": one.tier,
+        "zone": one.zone,
+    }
     if why is None:
         return shown
     found = shown_found(why, explain=True)

@@ -6,17 +6,18 @@ Pure. What is refused here is listed with its reason.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from operator import attrgetter
 from typing import Literal
 
 import msgspec
 
-from serve_app.context.costs import Costs
-from serve_app.context.draft import Quoted, fact_record, note_record, quoted
+from serve_app.context.costs import Costs, Line
+from serve_app.context.draft import fact_record, lines_of, note_record
 from serve_app.context.exchanges import Exchange, TurnKey, key_of, linked, partition
 from serve_app.context.inputs import LEVEL_ZONES, ContextInputs
 from serve_app.context.layout import Zone
-from serve_app.context.quote import Record, mark_in, mark_of
+from serve_app.context.quote import Record, mark_of
 from serve_app.core import Summary, Turn
 
 Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "shown"]
@@ -46,9 +47,10 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What retrieval found, best first, as it would be quoted, and the mark that none of it contains."""
+    """What retrieval found, best first: exchanges, the lines of each as a quote, and the mark that no line contains."""
 
-    quoted: tuple[Quoted, ...]
+    exchanges: list[Exchange]
+    lines: list[tuple[Line, ...]]
     mark: str
 
 
@@ -74,9 +76,10 @@ def gather(inputs: ContextInputs, costs: Costs) -> Candidates:
     exchange_of = _exchanges({**partners, **hits, **turns})
     recent = _each_once([exchange_of[key] for key in turns])
     recent.sort(key=lambda exchange: exchange[-1].seq, reverse=True)
-    # An exchange stands where the best of its turns stood.
-    best_first = tuple([quoted(one, inputs.session, costs) for one in _each_once([exchange_of[key] for key in hits])])
-    return Candidates(facts, summary, tuple(recent), Found(best_first, _mark(best_first)), tuple(dropped))
+    found = _each_once([exchange_of[key] for key in hits])  # an exchange stands where the best of its turns stood
+    lines = [lines_of(exchange, inputs.session, costs) for exchange in found]
+    mark = mark_of(chain.from_iterable(lines))
+    return Candidates(facts, summary, tuple(recent), Found(found, lines, mark), tuple(dropped))
 
 
 def _exchanges(turns: dict[TurnKey, Turn]) -> dict[TurnKey, Exchange]:
@@ -90,14 +93,6 @@ def _exchanges(turns: dict[TurnKey, Turn]) -> dict[TurnKey, Exchange]:
 
 def _each_once(exchanges: list[Exchange]) -> list[Exchange]:
     return list({id(exchange): exchange for exchange in exchanges}.values())
-
-
-def _mark(best_first: tuple[Quoted, ...]) -> str:
-    parts: list[str] = []
-    for one in best_first:
-        for line, text in zip(one.lines, one.texts, strict=True):
-            parts += (line.source, text)
-    return mark_in(parts)
 
 
 def _live_facts(inputs: ContextInputs, dropped: list[Dropped]) -> Facts:

@@ -1,7 +1,7 @@
 """What a text takes by one tokenizer, where that can be had without reading the text again.
 
-Of a turn and of the lines of a summary the counts are kept with the object (`kept`), never any text
-of theirs beyond the source of a quote. Where the tokenizer promises that the counts of lines add up
+Of a turn and of the lines of a summary the counts are kept with the object (`kept`), and of their
+texts no copy but the source of a quote. Where the tokenizer promises that the counts of lines add up
 (`ports.Tokenizer.lines_add_up_to`), a quoted block is counted as the sum of its lines.
 """
 
@@ -31,12 +31,13 @@ TOKENIZERS_MAX = 16
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """A record as a line of a quoted block, without its text and the mark: what it takes there beside the mark.
+    """A record as a line of a quoted block, and what it takes there beside the mark.
 
     `planned` adds up its parts, of which the text's count serves elsewhere, too; `exact` counts it whole.
     """
 
     source: str
+    text: str
     planned: int
     exact: int
 
@@ -49,7 +50,10 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 class TurnCosts(Entry[Turn]):
-    """What the turn takes as it is said, and its line for readers of its own session and of others."""
+    """What the turn takes as it is said, and its line for readers of its own session and of others.
+
+    A line holds the very string that the turn holds; where it would be a copy, no line is kept.
+    """
 
     __slots__ = ("own", "said", "theirs")
 
@@ -92,7 +96,10 @@ class Costs:
         tail = quote.tail(record.source)
         count = self.tokenizer.count
         return Line(
-            record.source, count(tail) + count(record.text) + 1, count(f"{tail}{record.text}\n") if self._adds_up else 0
+            record.source,
+            record.text,
+            count(tail) + count(record.text) + 1,
+            count(f"{tail}{record.text}\n") if self._adds_up else 0,
         )
 
     def frame(self, title: str, mark: str) -> Frame:

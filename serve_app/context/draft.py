@@ -40,16 +40,6 @@ class Piece(msgspec.Struct, frozen=True):
     tokens: int | None = None
 
 
-class Quoted(msgspec.Struct, frozen=True):
-    """An exchange as lines of a quoted block, with their texts; `planned` and `exact` without the marks."""
-
-    exchange: Exchange
-    lines: tuple[Line, ...]
-    texts: tuple[str, ...]
-    planned: int
-    exact: int
-
-
 def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece, ...]:
     """An exchange of the session as chat messages. Calls without a result are told in words: no provider takes them."""
     first, results = exchange[0], exchange[1:]
@@ -68,26 +58,28 @@ def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece,
     return (head, *(Piece("recent", "tool", "\n".join(given[call.id]), answers=call) for call in answered))
 
 
-def quoted(exchange: Exchange, session: str, costs: Costs) -> Quoted:
-    """An exchange as it is quoted to readers of `session`."""
-    if len(exchange) == 1:
-        line = _line(exchange[0], session, costs)
-        return Quoted(exchange, (line,), (_quotable(exchange[0]),), line.planned, line.exact)
-    lines = tuple([_line(turn, session, costs) for turn in exchange])
-    texts = tuple(map(_quotable, exchange))
-    return Quoted(exchange, lines, texts, sum(line.planned for line in lines), sum(line.exact for line in lines))
+def lines_of(exchange: Exchange, session: str, costs: Costs) -> tuple[Line, ...]:
+    """An exchange as lines of a quoted block, for readers of `session`."""
+    return (
+        (_line(exchange[0], session, costs),)
+        if len(exchange) == 1
+        else tuple([_line(turn, session, costs) for turn in exchange])
+    )
 
 
 def _line(turn: Turn, session: str, costs: Costs) -> Line:
     """Worked out once for readers of the turn's own session, and once for those of any other."""
-    kept = costs.turn(turn)
-    if turn.session == session:
-        if kept.own is None:
-            kept.own = costs.line(turn_record(turn, session))
-        return kept.own
-    if kept.theirs is None:
-        kept.theirs = costs.line(turn_record(turn, session))
-    return kept.theirs
+    kept, own = costs.turn(turn), turn.session == session
+    line = kept.own if own else kept.theirs
+    if line is None:
+        line = costs.line(turn_record(turn, session))
+        if line.text is not turn.content:
+            return line
+        if own:
+            kept.own = line
+        else:
+            kept.theirs = line
+    return line
 
 
 def turn_record(turn: Turn, session: str) -> Record:
@@ -114,28 +106,23 @@ def facts_piece(records: Sequence[Record], mark: str) -> Piece:
     return Piece("facts", "system", quote.block(FACTS_TITLE, records, mark))
 
 
-def retrieved_piece(chosen: Sequence[Quoted], mark: str, costs: Costs) -> Piece:
-    records = [Record(line.source, text) for one in chosen for line, text in zip(one.lines, one.texts, strict=True)]
-    text = quote.block(RETRIEVED_TITLE, records, mark)
+def retrieved_piece(lines: Sequence[Line], mark: str, costs: Costs) -> Piece:
+    text = quote.block(RETRIEVED_TITLE, lines, mark)
     if not costs.adds_up(text):
         return Piece("retrieved", "user", text)
     frame = costs.frame(RETRIEVED_TITLE, mark)
-    tokens = frame.message - MESSAGE_OVERHEAD_TOKENS + frame.lead * len(records) + sum(one.exact for one in chosen)
+    tokens = frame.message - MESSAGE_OVERHEAD_TOKENS + frame.lead * len(lines) + sum([line.exact for line in lines])
     return Piece("retrieved", "user", text, tokens=tokens)
 
 
 def piece_tokens(piece: Piece, tokenizer: Tokenizer) -> int:
     """What a piece is planned to cost as a message of its own; what it does cost is measured once it is rendered."""
-    tokens = MESSAGE_OVERHEAD_TOKENS + text_tokens(piece, tokenizer)
+    tokens = MESSAGE_OVERHEAD_TOKENS + (tokenizer.count(piece.text) if piece.tokens is None else piece.tokens)
     if piece.calls:
         tokens += tokenizer.count(compact_json([openai_call(call) for call in piece.calls]))
     if piece.answers:
         tokens += tokenizer.count(piece.answers.id)
     return tokens
-
-
-def text_tokens(piece: Piece, tokenizer: Tokenizer) -> int:
-    return tokenizer.count(piece.text) if piece.tokens is None else piece.tokens
 
 
 def openai_call(call: Call) -> dict[str, object]:

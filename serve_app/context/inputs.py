@@ -5,7 +5,7 @@ The caller reads the clock, the stores and the models; from these values on ever
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -23,8 +23,21 @@ LEVEL_ZONES: dict[Level, frozenset[Zone]] = {
 """The zones that each level of degradation still fills."""
 
 
-class Hit(msgspec.Struct, frozen=True):
+class FoundTurn(Protocol):
     """A turn that retrieval found, with its score (higher is better) and the tier that it came from."""
+
+    @property
+    def turn(self) -> Turn: ...
+
+    @property
+    def score(self) -> float: ...
+
+    @property
+    def tier(self) -> Tier: ...
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A plain `FoundTurn`."""
 
     turn: Turn
     score: float
@@ -50,7 +63,7 @@ class ContextInputs(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     summary: Summary | None = None
     turns: tuple[Turn, ...] = ()
-    hits: tuple[Hit, ...] = ()
+    hits: tuple[FoundTurn, ...] = ()
     partners: tuple[Turn, ...] = ()
     format: Format = "openai"
     versions: tuple[str, ...] = ()

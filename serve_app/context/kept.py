@@ -51,11 +51,12 @@ class Kept(Generic[V, E]):
             found = self._entry(value, self._forget)
         if len(self._young) >= self._generation_max:
             self._old, self._young = self._young, {}
-        self._young[found.key] = found
+        self._young[id(value)] = found
         return found
 
     def _gone(self, entry: Any) -> None:
         """Called as the value dies, before its identity can be another's."""
+        key: int = entry.key
         for generation in (self._young, self._old):
-            if generation.get(entry.key) is entry:
-                del generation[entry.key]
+            if generation.get(key) is entry:
+                generation.pop(key, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Protocol
 
 import msgspec
 
@@ -22,26 +23,37 @@ CLOSING = " end]"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Record(msgspec.Struct, frozen=True):
+class Quotable(Protocol):
     """One quoted thing: where it is from and when, and its text."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A plain `Quotable`."""
 
     source: str
     text: str
 
 
-def mark_of(records: Iterable[Record]) -> str:
-    """A short hexadecimal mark that no record contains: the shortest such prefix of their digest."""
-    return mark_in([part for record in records for part in (record.source, record.text)])
-
-
-def mark_in(parts: Iterable[str]) -> str:
-    """The mark of these sources and texts.
+def mark_of(records: Iterable[Quotable]) -> str:
+    """A short hexadecimal mark that no record contains: the shortest such prefix of their digest.
 
     A text that holds its own whole digest cannot be made, so the search ends.
     """
+    parts: list[str] = []
+    for record in records:
+        parts += (record.source, record.text)
     whole = "\0".join(parts)
     digest = hashlib.blake2b(whole.encode("utf-8", "surrogatepass")).hexdigest()
-    return next((digest[:n] for n in range(MARK_DIGITS_MIN, len(digest)) if digest[:n] not in whole), digest)
+    mark = digest[:MARK_DIGITS_MIN]
+    while mark in whole and len(mark) < len(digest):
+        mark = digest[: len(mark) + 1]
+    return mark
 
 
 def frame(title: str, mark: str) -> tuple[str, str]:
@@ -64,7 +76,7 @@ def tail(source: str) -> str:
     return f" {source}] "
 
 
-def block(title: str, records: Sequence[Record], mark: str | None = None) -> str:
+def block(title: str, records: Sequence[Quotable], mark: str | None = None) -> str:
     """The records under a title, framed. `mark` must come from `mark_of` over these records or more."""
     mark = mark or mark_of(records)
     first, last = frame(title, mark)

@@ -73,14 +73,11 @@ def _openai(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
     for piece in pieces[len(head) :]:
         message = _openai_message(piece)
         messages.append(message)
-        zones[piece.zone] += _openai_tokens(piece, message, tokenizer)
+        if piece.tokens is None or piece.calls or piece.answers:
+            zones[piece.zone] += message_tokens(message, tokenizer)
+        else:
+            zones[piece.zone] += MESSAGE_OVERHEAD_TOKENS + piece.tokens
     return Page(zones, messages=tuple(messages))
-
-
-def _openai_tokens(piece: Piece, message: Message, tokenizer: Tokenizer) -> int:
-    if piece.tokens is None or piece.calls or piece.answers:
-        return message_tokens(message, tokenizer)
-    return MESSAGE_OVERHEAD_TOKENS + piece.tokens
 
 
 def _openai_message(piece: Piece) -> Message:

@@ -12,14 +12,14 @@ with fewer tokens where joining the pieces cost more.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import msgspec
 
 from serve_app.context import draft, quote
 from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, Reason, summary_id
-from serve_app.context.costs import Costs
-from serve_app.context.draft import Piece, Quoted
+from serve_app.context.costs import Costs, Line
+from serve_app.context.draft import Piece
 from serve_app.context.exchanges import Exchange
 from serve_app.context.layout import Layout, shrunk
 from serve_app.context.shorten import Excerpt, Excerpts
@@ -38,14 +38,15 @@ class Room(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What is shown, in reading order, and what is not; the pieces of recent and summary with their exchanges."""
+    """What is shown, in reading order, and what is not; of summary and recent the pieces, of retrieved the lines."""
 
     facts: tuple[FactLine, ...] = ()
     summary: Summary | None = None
     summary_piece: Piece | None = None
     recent: tuple[Exchange, ...] = ()
     said: tuple[Piece, ...] = ()
-    retrieved: tuple[Quoted, ...] = ()
+    retrieved: tuple[Exchange, ...] = ()
+    quoted: tuple[Line, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
 
@@ -70,11 +71,12 @@ def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, ses
     left -= found.extend(left, recent.taken)
 
     left += at_least  # what the summary need not say, because its turns stand here themselves, goes to retrieved
-    planned = summary.within(_new(summary, recent, found, session), left) if summary else None
-    left -= found.extend(left - (planned.tokens if planned else 0), recent.taken)
-    new = _new(summary, recent, found, session) if summary else None
-    excerpt = summary.within(new, left) if summary else None
+    new, excerpt = _rest_of(summary, recent, found, left, session)
+    if spent := found.extend(left - (excerpt.tokens if excerpt else 0), recent.taken):
+        left -= spent
+        new, excerpt = _rest_of(summary, recent, found, left, session)
     shown = summary.summary(excerpt) if summary and excerpt else None
+    retrieved = found.in_order()
     dropped = (
         *_dropped_facts(candidates.facts, facts),
         *_dropped_summary(candidates.summary, new, shown),
@@ -87,15 +89,21 @@ def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, ses
         summary_piece=excerpt.piece if excerpt else None,
         recent=recent.in_order(),
         said=recent.said(),
-        retrieved=found.in_order(),
+        retrieved=retrieved,
+        quoted=found.lines(retrieved),
         dropped=dropped,
     )
 
 
-def _new(summary: Excerpts, recent: _RecentWalk, found: _FoundWalk, session: str) -> Excerpt | None:
-    """What of the summary does not stand in the context anyway."""
-    exchanges = [*recent.taken.values(), *(one.exchange for one in found.taken.values())]
-    return summary.without({turn.seq for exchange in exchanges for turn in exchange if turn.session == session})
+def _rest_of(
+    summary: Excerpts | None, recent: _RecentWalk, found: _FoundWalk, tokens: int, session: str
+) -> tuple[Excerpt | None, Excerpt | None]:
+    """What of the summary does not stand in the context anyway, and what of that fits."""
+    if summary is None:
+        return None, None
+    exchanges = [*recent.taken.values(), *found.taken.values()]
+    new = summary.without({turn.seq for exchange in exchanges for turn in exchange if turn.session == session})
+    return new, summary.within(new, tokens)
 
 
 def _lend_to_recent(recent: _RecentWalk, found: _FoundWalk, left: int) -> int:
@@ -170,7 +178,8 @@ class _RecentWalk:
         pieces = self._pieces.get(id(exchange))
         if pieces is None:
             pieces = self._pieces[id(exchange)] = draft.conversation(exchange, self._session, self._costs)
-        return sum([self._overhead + draft.piece_tokens(piece, self._costs.tokenizer) for piece in pieces])
+        tokenizer = self._costs.tokenizer
+        return self._overhead * len(pieces) + sum([draft.piece_tokens(piece, tokenizer) for piece in pieces])
 
 
 class _FoundWalk:
@@ -178,42 +187,50 @@ class _FoundWalk:
 
     def __init__(self, found: Found, costs: Costs) -> None:
         self._found = found
-        self._frame = costs.frame(draft.RETRIEVED_TITLE, found.mark)
-        self.taken: dict[int, Quoted] = {}
+        frame = costs.frame(draft.RETRIEVED_TITLE, found.mark)
+        self._frame = frame.message
+        self._costs = {
+            id(exchange): sum([line.planned for line in lines]) + frame.lead * len(lines)
+            for exchange, lines in zip(found.exchanges, found.lines, strict=True)
+        }
+        self.taken: dict[int, Exchange] = {}
         """By the identity of the exchange."""
 
     def extend(self, tokens: int, shown: Container[int]) -> int:
         """Take what fits into `tokens` more and is not shown already; gives what that costs."""
-        spent = 0
-        for one in self._found.quoted:
-            cost = self._cost(one) + (0 if self.taken else self._frame.message)
-            key = id(one.exchange)
-            if spent + cost <= tokens and key not in shown and key not in self.taken:
-                spent += cost
-                self.taken[key] = one
+        spent, room = 0, tokens if self.taken else tokens - self._frame
+        for exchange in self._found.exchanges:
+            key = id(exchange)
+            cost = self._costs[key]
+            if cost <= room and key not in shown and key not in self.taken:
+                spent += cost if self.taken else cost + self._frame
+                room -= cost
+                self.taken[key] = exchange
         return spent
 
     def release(self, shown: Container[int]) -> int:
         """Give up what is shown elsewhere; gives the tokens that this sets free."""
         moved = [key for key in self.taken if key in shown]
-        freed = sum([self._cost(self.taken.pop(key)) for key in moved])
-        return freed + (self._frame.message if moved and not self.taken else 0)
+        for key in moved:
+            del self.taken[key]
+        return sum([self._costs[key] for key in moved]) + (self._frame if moved and not self.taken else 0)
 
-    def in_order(self) -> tuple[Quoted, ...]:
-        return tuple(sorted(self.taken.values(), key=lambda one: (one.exchange[0].created_at, one.exchange[0].seq)))
+    def in_order(self) -> tuple[Exchange, ...]:
+        return tuple(sorted(self.taken.values(), key=lambda exchange: (exchange[0].created_at, exchange[0].seq)))
+
+    def lines(self, exchanges: Iterable[Exchange]) -> tuple[Line, ...]:
+        of = {id(exchange): lines for exchange, lines in zip(self._found.exchanges, self._found.lines, strict=True)}
+        return tuple([line for exchange in exchanges for line in of[id(exchange)]])
 
     def dropped(self, shown: Container[int], largest: int) -> list[Dropped]:
         """Turns found and shown nowhere, best first; more than `largest` tokens could never be shown."""
         dropped = []
-        for one in self._found.quoted:
-            key = id(one.exchange)
+        for exchange in self._found.exchanges:
+            key = id(exchange)
             if key not in shown and key not in self.taken:
-                reason: Reason = "too_large" if self._cost(one) + self._frame.message > largest else "budget"
-                dropped += [Dropped("retrieved", turn.id, reason) for turn in one.exchange]
+                reason: Reason = "too_large" if self._costs[key] + self._frame > largest else "budget"
+                dropped += [Dropped("retrieved", turn.id, reason) for turn in exchange]
         return dropped
-
-    def _cost(self, one: Quoted) -> int:
-        return one.planned + self._frame.lead * len(one.lines)
 
 
 def _choose_facts(facts: Facts, tokens: int, costs: Costs) -> tuple[tuple[FactLine, ...], int]:

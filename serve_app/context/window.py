@@ -156,14 +156,14 @@ def _pieces(candidates: Candidates, selection: Selection, ends: _Ends, costs: Co
     if selection.summary_piece:
         pieces.append(selection.summary_piece)
     if selection.retrieved:
-        pieces.append(draft.retrieved_piece(selection.retrieved, candidates.found.mark, costs))
+        pieces.append(draft.retrieved_piece(selection.quoted, candidates.found.mark, costs))
     return [*pieces, *selection.said, ends.query]
 
 
 def _retrieved(inputs: ContextInputs, selection: Selection) -> tuple[Retrieved, ...]:
     """The hits that are shown, best first."""
     zone_of: dict[TurnKey, Zone] = {key_of(turn): "recent" for exchange in selection.recent for turn in exchange}
-    zone_of |= {key_of(turn): "retrieved" for one in selection.retrieved for turn in one.exchange}
+    zone_of |= {key_of(turn): "retrieved" for exchange in selection.retrieved for turn in exchange}
     shown: list[Retrieved] = []
     for hit in inputs.hits:
         turn = hit.turn
@@ -181,7 +181,7 @@ def _context_id(
     How the moment was named (`as_of`, or none), scores, and what was left out are no part of it: the
     same words from the same state are the same context.
     """
-    shown = [*(one.exchange for one in selection.retrieved), *selection.recent]
+    shown = (*selection.retrieved, *selection.recent)
     request = (inputs.session, inputs.query, inputs.budget_tokens, inputs.now, inputs.system, inputs.notes)
     source = (
         [(turn.session, turn.id, turn.seq, turn.rev) for exchange in shown for turn in exchange],

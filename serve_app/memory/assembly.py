@@ -14,14 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.context.candidates import Dropped
-from serve_app.context.inputs import ContextInputs, Hit
-from serve_app.context.window import Context
-from serve_app.core import Degradation, Level
+from serve_app.context.exchanges import linked
+from serve_app.context.inputs import ContextInputs
+from serve_app.context.layout import Layout
+from serve_app.context.window import Context, build_context
+from serve_app.core import Degradation, Fact, Level, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
+from serve_app.memory.reading import Partners
 from serve_app.memory.requests import AsOf, ContextRequest
+from serve_app.memory.timing import Stages
+from serve_app.ports import Tokenizer
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import Found, Question, search
+from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 
 TOKENS_A_HIT = 40
@@ -50,6 +56,38 @@ class Assembled(msgspec.Struct, frozen=True):
     found: tuple[Found, ...] = ()
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """A finished context with the turns before its window in `dropped`, as of `seq`."""
+
+    context: Context
+    seq: int
+    summary_expired: bool
+    found: tuple[Found, ...]
+
+
+def answer(
+    shard: Shard,
+    owner: str,
+    request: ContextRequest,
+    vector: NDArray[np.float32] | None,
+    reasons: tuple[str, ...],
+    moment: Moment,
+    layout: Layout,
+    tokenizer: Tokenizer,
+    stages: Stages,
+) -> Answered:
+    """All of a context that computes, in one call: read, retrieve, pack.
+
+    Raises QueryExceedsBudget, SystemExceedsBudget.
+    """
+    stages.mark("queue")
+    state = assemble(shard, owner, request, vector, reasons, moment)
+    stages.mark("retrieve")
+    context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
+    stages.mark("pack")
+    return Answered(context, state.seq, state.summary_expired, state.found)
+
+
 def assemble(
     shard: Shard,
     owner: str,
@@ -64,7 +102,7 @@ def assemble(
     except StorageTrouble as error:
         level: Level = "system_only" if request.history is None else "recent_only"
         degradation = Degradation(level, (*reasons, f"store: {error.code}"))
-        return Assembled(_plain(request, moment, degradation), shard.applied_seq)
+        return Assembled(_inputs(request, moment, degradation, turns=request.history or ()), shard.applied_seq)
 
 
 def _stored(
@@ -86,16 +124,26 @@ def _stored(
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
     turns = state.turns if request.history is None else request.history
-    partners = reading.partners(shard, block, [*turns, *(one.turn for one in found)], state.seq, moment.expiry)
-    inputs = msgspec.structs.replace(
-        _plain(request, moment, Degradation("full", (*reasons, *partners.reasons))),
+    partners = _partners(shard, block, turns, found, state.seq, moment.expiry)
+    inputs = _inputs(
+        request,
+        moment,
+        Degradation("full", (*reasons, *partners.reasons)),
         facts=state.facts,
         summary=state.summary,
         turns=turns,
-        hits=tuple(Hit(one.turn, one.score, one.tier) for one in found),
+        hits=tuple(found),
         partners=partners.turns,
     )
     return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found))
+
+
+def _partners(
+    shard: Shard, block: Block, turns: Sequence[Turn], found: Sequence[Found], seq: int, expiry: int
+) -> Partners:
+    """Most turns belong to no tool exchange, and then nothing is looked up."""
+    halves = [turn for turn in (*turns, *[one.turn for one in found]) if linked(turn)]
+    return reading.partners(shard, block, halves, seq, expiry) if halves else Partners()
 
 
 def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) -> Question:
@@ -114,16 +162,30 @@ def retrieved_by(request: ContextRequest) -> str:
     return request.query[:QUERY_READ_CHARACTERS]
 
 
-def _plain(request: ContextRequest, moment: Moment, degradation: Degradation) -> ContextInputs:
-    """What the caller sent, and nothing remembered."""
+def _inputs(
+    request: ContextRequest,
+    moment: Moment,
+    degradation: Degradation,
+    *,
+    facts: tuple[Fact, ...] = (),
+    summary: Summary | None = None,
+    turns: tuple[Turn, ...],
+    hits: tuple[Found, ...] = (),
+    partners: tuple[Turn, ...] = (),
+) -> ContextInputs:
+    """What the caller sent, beside what is remembered."""
     return ContextInputs(
         session=request.session or "",
         query=request.query,
         budget_tokens=request.budget_tokens,
         now=moment.now,
         system=request.system,
+        facts=facts,
         notes=request.notes,
-        turns=request.history or (),
+        summary=summary,
+        turns=turns,
+        hits=hits,
+        partners=partners,
         format=request.format,
         versions=moment.versions,
         degradation=degradation,

@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Meta
 
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
-from serve_app.context.window import build_context
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.errors import (
     InvalidReceipt,
@@ -27,7 +26,7 @@ from serve_app.errors import (
     ReceiptNotReached,
 )
 from serve_app.memory import reading
-from serve_app.memory.assembly import Moment, assemble, retrieved_by, with_older
+from serve_app.memory.assembly import Moment, answer, retrieved_by
 from serve_app.memory.encoding import Encoding, Vector
 from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.lane import Lane
@@ -67,6 +66,9 @@ THREADS_MAX = 256
 LANE_QUERY_CHARACTERS_MAX = 2_000
 LANE_RESULTS_MAX = 100
 """A read with a longer query, or for more results, may take a while: it goes to the pool."""
+
+LANE_TOKENS_A_RESULT = 80
+"""Tokens of a context's budget that cost about as much as one result of a search."""
 
 NO_COLD_TIER = "cold: there is no cold tier yet"
 """Said in the answer of a search that asked for it."""
@@ -223,12 +225,12 @@ class Memory:
             filters=request.filters,
             tiers=request.tiers,
         )
-        answer = await run(_found, shard, owner.key, question, vector, stages)
+        found = await run(_found, shard, owner.key, question, vector, stages)
         missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
-        degradation = Degradation("full", (*reasons, *answer.reasons, *missing))
+        degradation = Degradation("full", (*reasons, *found.reasons, *missing))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(answer.found, query, keywords(request.query), degradation, receipt)
+        return SearchAnswer(found.found, query, keywords(request.query), degradation, receipt)
 
     async def _vector(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -256,15 +258,13 @@ class Memory:
         vector, reasons = await self._vector(retrieved_by(request), True, started, request.deadline_s)
         stages.mark("embed")
         moment = Moment(now, self._effective(now), self._versions)
-        state = await self._in_pool(assemble, shard, owner.key, request, vector, reasons, moment)
-        if request.session is not None and state.summary_expired:
+        run = self._reader(shard, owner, len(request.query), request.budget_tokens // LANE_TOKENS_A_RESULT)
+        made = await run(answer, shard, owner.key, request, vector, reasons, moment, self._layout, tokenizer, stages)
+        if request.session is not None and made.summary_expired:
             self._refresher.ask(shard, owner.key, request.session)
-        stages.mark("retrieve")
-        context = await self._in_pool(build_context, state.inputs, self._layout, tokenizer)
-        stages.mark("pack")
-        whole = with_older(context, state.older)
-        as_of = Receipt(shard.number, state.seq)
-        return ContextAnswer(whole, state.found, as_of, now, tokenizer.name)
+        as_of = Receipt(shard.number, made.seq)
+        stages.mark("return")
+        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name)
 
     # ---- shared
 
@@ -308,9 +308,9 @@ class Memory:
 
 def _found(shard: Shard, owner: str, question: Question, vector: Vector | None, stages: Stages) -> Answer:
     stages.mark("queue")
-    answer = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    found = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
     stages.mark("search")
-    return answer
+    return found
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:
