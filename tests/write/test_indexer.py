@@ -306,3 +306,19 @@ def test_a_round_is_embedded_while_the_one_before_it_is_committed_and_no_further
     wait_until(lambda: len(one.meter.lags) == 3 * BATCH_TURNS_MAX)
     assert sorted(one.meter.lags)[0] > 0
     assert one.indexer.oldest_age_s == 0
+
+
+def test_a_turn_that_is_edited_while_it_waits_is_embedded_once(indexing: Callable[..., Indexing]) -> None:
+    embedder = Counting()
+    one = indexing(embedder)
+    shard = one.start()
+    shard.say(BOB, "a", "in the encoder's hands")
+    wait_until(lambda: len(embedder.calls) == 1)
+    shard.say_as(ANN, "a", "1", "old words")
+    shard.do(EditTurn(ANN, "a", "1", "new words", None))
+    assert one.indexer.waiting == 2
+    embedder.gate.release(10)
+    wait_until(lambda: not shard.shard.pending)
+    wait_until(lambda: not one.indexer.waiting)
+    assert [text.partition(": ")[2] for text in embedder.read] == ["in the encoder's hands", "new words"]
+    assert shard.block(ANN).vectors.keys() == {2}
