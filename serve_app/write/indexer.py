@@ -288,9 +288,9 @@ class Indexer:
 
 
 def _wanting(waiting: Waiting) -> Turn | None:
-    """The turn, if its vectors are still to come."""
+    """The turn, if its vectors are still to come and can be recorded: a shard that takes no writes never will again."""
     shard = waiting.writer.shard
-    if waiting.seq not in shard.pending:
+    if waiting.seq not in shard.pending or not shard.log.writable:
         return None
     turn = next(iter(shard.turns(waiting.owner, [waiting.seq])), None)
     return turn if turn is not None and shard.awaits(waiting.seq, waiting.owner, turn.rev) else None
