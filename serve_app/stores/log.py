@@ -148,8 +148,8 @@ class ShardLog:
         adopted, self._adopted = self._adopted, ()
         return adopted
 
-    def drop_through(self, folded_seq: int) -> int:
-        """Delete segments whose entries are all folded, oldest first; gives how many went.
+    def drop_through(self, folded_seq: int, most: int | None = None) -> int:
+        """Delete segments whose entries are all folded, oldest first, at most so many; gives how many went.
 
         The newest stays, so that numbers go on from it, and so do the newest `FENCES_KEPT` fences.
         """
@@ -157,7 +157,7 @@ class ShardLog:
             return 0
         fences = [place.number for place in self._places if place.fence]
         kept = {self._number, *fences[-FENCES_KEPT:]}
-        doomed = [p.number for p in self._places if p.last_seq <= folded_seq and p.number not in kept]
+        doomed = [p.number for p in self._places if p.last_seq <= folded_seq and p.number not in kept][:most]
         torn = self._torn_through(folded_seq)
         if doomed or torn:
             self._segments.delete([segment_name(number) for number in doomed] + [torn_name(number) for number in torn])

@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from serve_app.core import ROWS_PER_TURN_MAX, Turn
 from serve_app.stores.views import contextual_text
 
+PACKED_BYTES = 2
+"""Of one component of a packed vector."""
+
 
 def turn_text(turn: Turn) -> str:
     """The text of a turn as it is indexed and embedded: who said it, when, and what."""

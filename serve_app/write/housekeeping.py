@@ -23,6 +23,9 @@ from serve_app.write.shard import Shard
 _log = logging.getLogger(__name__)
 
 
+SEGMENTS_A_DROP = 100
+"""Segments that one operation of the writer removes: appends wait for some milliseconds, not for all of them."""
+
 NO_WRITES = "this shard takes no writes here, and so no maintenance"
 
 
@@ -43,7 +46,7 @@ class DropSegments(Operation):
     exclusive = False
 
     def prepare(self, draft: Draft) -> int:
-        return draft.shard.log.drop_through(draft.shard.folded_seq)
+        return draft.shard.log.drop_through(draft.shard.folded_seq, SEGMENTS_A_DROP)
 
 
 @dataclass
@@ -94,7 +97,8 @@ class Housekeeper:
             folded = fold(self._writers[number].shard)
             self._writers[number].shard.table.sync()
             self._upkeep[number].folded_at = time.monotonic()
-        self._writers[number].submit(DropSegments()).result()
+        while self._writers[number].submit(DropSegments()).result()[0] == SEGMENTS_A_DROP:
+            continue
         return folded
 
     def purge_now(self, number: int) -> None:

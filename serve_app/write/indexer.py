@@ -274,10 +274,12 @@ class Indexer:
 
     def _rightly_here(self, batch: Sequence[Waiting], backlog: Backlog) -> Iterable[tuple[Waiting, Turn]]:
         """The turns that still want vectors; long ones that were not known to be long go where they belong."""
+        seen: set[tuple[ShardWriter, int]] = set()  # a turn that was edited while it waited is in the queue twice
         for waiting in batch:
-            turn = _wanting(waiting)
+            turn = None if (waiting.writer, waiting.seq) in seen else _wanting(waiting)
             if turn is None:
                 continue
+            seen.add((waiting.writer, waiting.seq))
             if backlog is self._short and self._backlog_of(turn) is self._long:
                 with self._wake:
                     self._long.put(waiting)
@@ -286,9 +288,9 @@ class Indexer:
 
 
 def _wanting(waiting: Waiting) -> Turn | None:
-    """The turn, if its vectors are still to come."""
+    """The turn, if its vectors are still to come and can be recorded: a shard that takes no writes never will again."""
     shard = waiting.writer.shard
-    if waiting.seq not in shard.pending:
+    if waiting.seq not in shard.pending or not shard.log.writable:
         return None
     turn = next(iter(shard.turns(waiting.owner, [waiting.seq])), None)
     return turn if turn is not None and shard.awaits(waiting.seq, waiting.owner, turn.rev) else None

@@ -13,7 +13,7 @@ from serve_app.errors import Fenced, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import pseudonym
-from serve_app.write.housekeeping import FoldOptions
+from serve_app.write.housekeeping import SEGMENTS_A_DROP, FoldOptions
 from serve_app.write.operations import (
     DeleteFact,
     DeleteSession,
@@ -252,3 +252,12 @@ def test_writer_that_lost_its_shard_leaves_the_tables_alone(tmp_path):
     assert new.contents(ANN, "a") == ["before", "after"]
     for shard in (old, new):
         shard.close()
+
+
+def test_many_folded_segments_go_in_bites(shard: OneShard) -> None:
+    for n in range(SEGMENTS_A_DROP * 2 + 10):
+        shard.say(ANN, "a", f"turn {n}")
+    shard.housekeeper().fold_now(0)
+    assert shard.shard.log.segment_count <= 2
+    shard.restart()
+    assert len(shard.contents(ANN, "a")) == SEGMENTS_A_DROP * 2 + 10

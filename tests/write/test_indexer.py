@@ -13,6 +13,7 @@ from serve_app.errors import EncoderUnavailable, Overloaded
 from serve_app.models.batching import EmbedService
 from serve_app.ports import Vectors
 from serve_app.records import Record
+from serve_app.stores.log import ShardLog
 from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, EraseUser, NewTurn
 from serve_app.write.shard import Shard
@@ -309,3 +310,33 @@ def test_a_round_is_embedded_while_the_one_before_it_is_committed_and_no_further
     wait_until(lambda: len(one.meter.lags) == 3 * BATCH_TURNS_MAX)
     assert sorted(one.meter.lags)[0] > 0
     assert one.indexer.oldest_age_s == 0
+
+
+def test_a_turn_that_is_edited_while_it_waits_is_embedded_once(indexing: Callable[..., Indexing]) -> None:
+    embedder = Counting()
+    one = indexing(embedder)
+    shard = one.start()
+    shard.say(BOB, "a", "in the encoder's hands")
+    wait_until(lambda: len(embedder.calls) == 1)
+    shard.say_as(ANN, "a", "1", "old words")
+    shard.do(EditTurn(ANN, "a", "1", "new words", None))
+    assert one.indexer.waiting == 2
+    embedder.gate.release(10)
+    wait_until(lambda: not shard.shard.pending)
+    wait_until(lambda: not one.indexer.waiting)
+    assert [text.partition(": ")[2] for text in embedder.read] == ["in the encoder's hands", "new words"]
+    assert shard.block(ANN).vectors.keys() == {2}
+
+
+def test_what_another_writer_owns_by_now_is_not_embedded_again_and_again(indexing: Callable[..., Indexing]) -> None:
+    embedder = Moody()
+    one = indexing(embedder)
+    shard = one.shards[0]
+    shard.say(ANN, "a", "amber", "birch")
+    ShardLog.open(shard.segments, folded_seq=0, writer_id="the new owner")
+    one.start()
+    wait_until(lambda: one.indexer.failures == 1)
+    wait_until(lambda: not one.indexer.waiting)
+    assert len(embedder.read) == 2
+    assert shard.shard.pending.keys() == {1, 2}
+    assert one.indexer.alive
