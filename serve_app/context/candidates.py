@@ -5,16 +5,16 @@ Pure. What is refused here is listed with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Literal
 
 import msgspec
 
-from serve_app.context.costs import Costs, Line
-from serve_app.context.draft import fact_record, lines_of, note_record
-from serve_app.context.exchanges import Exchange, TurnKey, key_of, linked, partition
+from serve_app.context.costs import Costs, Frame, Line
+from serve_app.context.draft import RETRIEVED_TITLE, fact_record, line_of, note_record
+from serve_app.context.exchanges import Exchange, TurnKey, any_linked, key_of, linked, partition
 from serve_app.context.inputs import LEVEL_ZONES, ContextInputs
 from serve_app.context.layout import Zone
 from serve_app.context.quote import Record, mark_of
@@ -52,6 +52,7 @@ class Found(msgspec.Struct, frozen=True):
     exchanges: list[Exchange]
     lines: list[tuple[Line, ...]]
     mark: str
+    frame: Frame
 
 
 class Candidates(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ class Candidates(msgspec.Struct, frozen=True):
 
     facts: Facts
     summary: Summary | None
-    recent: tuple[Exchange, ...]
+    recent: list[Exchange]
     found: Found
     dropped: tuple[Dropped, ...]
 
@@ -76,23 +77,33 @@ def gather(inputs: ContextInputs, costs: Costs) -> Candidates:
     exchange_of = _exchanges({**partners, **hits, **turns})
     recent = _each_once([exchange_of[key] for key in turns])
     recent.sort(key=lambda exchange: exchange[-1].seq, reverse=True)
-    found = _each_once([exchange_of[key] for key in hits])  # an exchange stands where the best of its turns stood
-    lines = [lines_of(exchange, inputs.session, costs) for exchange in found]
-    mark = mark_of(chain.from_iterable(lines))
-    return Candidates(facts, summary, tuple(recent), Found(found, lines, mark), tuple(dropped))
+    found = _found(_each_once([exchange_of[key] for key in hits]), inputs.session, costs)
+    return Candidates(facts, summary, recent, found, tuple(dropped))
 
 
 def _exchanges(turns: dict[TurnKey, Turn]) -> dict[TurnKey, Exchange]:
     """The exchange of each turn. Most are alone, and need not be looked for among the others."""
-    alone: dict[TurnKey, Exchange] = {key: (turn,) for key, turn in turns.items() if not linked(turn)}
-    if len(alone) == len(turns):
+    alone: dict[TurnKey, Exchange] = dict(zip(turns, zip(turns.values(), strict=True), strict=True))
+    if not any_linked(turns.values()):
         return alone
     together = partition(sorted(filter(linked, turns.values()), key=attrgetter("seq")))
     return alone | {key_of(turn): exchange for exchange in together for turn in exchange}
 
 
 def _each_once(exchanges: list[Exchange]) -> list[Exchange]:
-    return list({id(exchange): exchange for exchange in exchanges}.values())
+    return list(dict(zip(map(id, exchanges), exchanges, strict=True)).values())
+
+
+def _found(best_first: list[Exchange], session: str, costs: Costs) -> Found:
+    """An exchange stands where the best of its turns stood."""
+    lines = [
+        (line_of(exchange[0], session, costs),)
+        if len(exchange) == 1
+        else tuple([line_of(turn, session, costs) for turn in exchange])
+        for exchange in best_first
+    ]
+    mark = mark_of(chain.from_iterable(lines))
+    return Found(best_first, lines, mark, costs.frame(RETRIEVED_TITLE, mark))
 
 
 def _live_facts(inputs: ContextInputs, dropped: list[Dropped]) -> Facts:
@@ -125,14 +136,18 @@ def summary_id(summary: Summary) -> str:
 
 
 def _live_turns(
-    zone: Zone, turns: Iterable[Turn], now: int, zones: frozenset[Zone], dropped: list[Dropped]
+    zone: Zone, turns: Sequence[Turn], now: int, zones: frozenset[Zone], dropped: list[Dropped]
 ) -> dict[TurnKey, Turn]:
-    live: dict[TurnKey, Turn] = {}
-    for turn in turns:
-        if turn.expires_at is not None and turn.expired(now):
-            dropped.append(Dropped(zone, turn.id, "expired"))
-        elif zone not in zones:
-            dropped.append(Dropped(zone, turn.id, "level"))
-        else:
-            live.setdefault((turn.session, turn.id), turn)
+    """By key; of equal keys the first counts."""
+    expired = {id(turn) for turn in turns if turn.expires_at is not None and turn.expired(now)}
+    if zone not in zones:
+        dropped += [Dropped(zone, turn.id, "expired" if id(turn) in expired else "level") for turn in turns]
+        return {}
+    if expired:
+        dropped += [Dropped(zone, turn.id, "expired") for turn in turns if id(turn) in expired]
+        turns = [turn for turn in turns if id(turn) not in expired]
+    live = dict(zip(map(key_of, turns), turns, strict=True))
+    if len(live) < len(turns):
+        for turn in reversed(turns):
+            live[key_of(turn)] = turn
     return live

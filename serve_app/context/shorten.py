@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Container, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -32,9 +33,7 @@ class Excerpts:
     def __init__(self, summary: Summary, costs: Costs) -> None:
         self._summary = summary
         self._costs = costs
-        self._source = f"made {quote.moment(summary.created_at)}"
-        self._texts = summary.text.split("\n") if summary.ranks else [summary.text]
-        self._all = tuple(range(len(self._texts)))
+        self._all = tuple(range(len(summary.ranks) or 1))
         self._made: dict[tuple[int, ...], Excerpt] = {}
 
     def least(self, tokens: int) -> int:
@@ -74,6 +73,14 @@ class Excerpts:
             ranks=_at(self._summary.ranks, excerpt.lines),
             line_seqs=_at(self._summary.line_seqs, excerpt.lines),
         )
+
+    @cached_property
+    def _source(self) -> str:
+        return f"made {quote.moment(self._summary.created_at)}"
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return self._summary.text.split("\n") if self._summary.ranks else [self._summary.text]
 
     def _of(self, lines: Sequence[int]) -> Excerpt:
         places = tuple(lines)

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -156,21 +157,24 @@ def _pieces(candidates: Candidates, selection: Selection, ends: _Ends, costs: Co
     if selection.summary_piece:
         pieces.append(selection.summary_piece)
     if selection.retrieved:
-        pieces.append(draft.retrieved_piece(selection.quoted, candidates.found.mark, costs))
+        found = candidates.found
+        pieces.append(draft.retrieved_piece(selection.quoted, found.mark, found.frame, costs))
     return [*pieces, *selection.said, ends.query]
 
 
 def _retrieved(inputs: ContextInputs, selection: Selection) -> tuple[Retrieved, ...]:
     """The hits that are shown, best first."""
-    zone_of: dict[TurnKey, Zone] = {key_of(turn): "recent" for exchange in selection.recent for turn in exchange}
-    zone_of |= {key_of(turn): "retrieved" for exchange in selection.retrieved for turn in exchange}
-    shown: list[Retrieved] = []
-    for hit in inputs.hits:
-        turn = hit.turn
-        zone = zone_of.pop((turn.session, turn.id), None)  # once: where a turn is found twice, the better counts
-        if zone is not None:
-            shown.append(Retrieved(turn.id, turn.session, turn.seq, turn.created_at, hit.score, hit.tier, zone))
-    return tuple(shown)
+    zone_of: dict[TurnKey, Zone] = dict.fromkeys(map(key_of, chain.from_iterable(selection.recent)), "recent")
+    zone_of |= dict.fromkeys(map(key_of, chain.from_iterable(selection.retrieved)), "retrieved")
+    # Each turn once: where it is found twice, the better counts.
+    zones = [zone_of.pop((hit.turn.session, hit.turn.id), None) for hit in inputs.hits]
+    return tuple(
+        [
+            Retrieved(hit.turn.id, hit.turn.session, hit.turn.seq, hit.turn.created_at, hit.score, hit.tier, zone)
+            for hit, zone in zip(inputs.hits, zones, strict=True)
+            if zone
+        ]
+    )
 
 
 def _context_id(
