@@ -23,7 +23,7 @@ from serve_app.core import Summary, Turn
 Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "shown"]
 
 
-class Dropped(msgspec.Struct, frozen=True):
+class Dropped(msgspec.Struct, frozen=True, gc=False):
     """Something that was given and is not shown: the zone it would have stood in, its id, and why."""
 
     zone: Zone
@@ -47,10 +47,10 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What retrieval found, best first: exchanges, the lines of each as a quote, and the mark that no line contains."""
+    """What retrieval found: exchanges and their lines as quotes, by identity, best first; a mark that no line has."""
 
-    exchanges: list[Exchange]
-    lines: list[tuple[Line, ...]]
+    exchanges: dict[int, Exchange]
+    lines: dict[int, tuple[Line, ...]]
     mark: str
     frame: Frame
 
@@ -75,7 +75,7 @@ def gather(inputs: ContextInputs, costs: Costs) -> Candidates:
     hits = _live_turns("retrieved", [hit.turn for hit in inputs.hits], inputs.now, zones, dropped)
     partners = {key_of(turn): turn for turn in inputs.partners if not turn.expired(inputs.now)}
     exchange_of = _exchanges({**partners, **hits, **turns})
-    recent = _each_once([exchange_of[key] for key in turns])
+    recent = list(_each_once([exchange_of[key] for key in turns]).values())
     recent.sort(key=lambda exchange: exchange[-1].seq, reverse=True)
     found = _found(_each_once([exchange_of[key] for key in hits]), inputs.session, costs)
     return Candidates(facts, summary, recent, found, tuple(dropped))
@@ -90,19 +90,19 @@ def _exchanges(turns: dict[TurnKey, Turn]) -> dict[TurnKey, Exchange]:
     return alone | {key_of(turn): exchange for exchange in together for turn in exchange}
 
 
-def _each_once(exchanges: list[Exchange]) -> list[Exchange]:
-    return list(dict(zip(map(id, exchanges), exchanges, strict=True)).values())
+def _each_once(exchanges: list[Exchange]) -> dict[int, Exchange]:
+    return dict(zip(map(id, exchanges), exchanges, strict=True))
 
 
-def _found(best_first: list[Exchange], session: str, costs: Costs) -> Found:
+def _found(best_first: dict[int, Exchange], session: str, costs: Costs) -> Found:
     """An exchange stands where the best of its turns stood."""
-    lines = [
-        (line_of(exchange[0], session, costs),)
+    lines = {
+        key: (line_of(exchange[0], session, costs),)
         if len(exchange) == 1
         else tuple([line_of(turn, session, costs) for turn in exchange])
-        for exchange in best_first
-    ]
-    mark = mark_of(chain.from_iterable(lines))
+        for key, exchange in best_first.items()
+    }
+    mark = mark_of(chain.from_iterable(lines.values()))
     return Found(best_first, lines, mark, costs.frame(RETRIEVED_TITLE, mark))
 
 

@@ -26,7 +26,7 @@ RETRIEVED_TITLE = "Turns from memory that may bear on what follows, oldest first
 TURN_TITLE = "A turn from memory"
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """One message in the making. `calls` are all answered by the pieces right after it, each naming its call.
 
     `tokens` are those of the text, where they are known.
@@ -42,14 +42,14 @@ class Piece(msgspec.Struct, frozen=True):
 
 def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece, ...]:
     """An exchange of the session as chat messages. Calls without a result are told in words: no provider takes them."""
-    first, results = exchange[0], exchange[1:]
+    first = exchange[0]
     if first.role == "system" or first.role == "tool":
         return (Piece("recent", "user", quote.block(TURN_TITLE, [turn_record(first, session)])),)
-    if not linked(first):
+    if not (first.tool_call_id or first.tool_calls):
         text = _spoken(first, first.text)
         return (Piece("recent", first.role, text, tokens=costs.said(first, text)),)
     given: dict[str, list[str]] = {}
-    for result in results:
+    for result in exchange[1:]:
         given.setdefault(result.tool_call_id or "", []).append(result.text)
     calls = announced(first)
     answered = tuple(call for call in calls if call.id in given)

@@ -13,6 +13,7 @@ with fewer tokens where joining the pieces cost more.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -23,6 +24,7 @@ from serve_app.context.draft import Piece
 from serve_app.context.exchanges import Exchange
 from serve_app.context.layout import Layout, shrunk
 from serve_app.context.shorten import Excerpt, Excerpts
+from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Summary
 from serve_app.ports import Tokenizer
 
@@ -101,8 +103,8 @@ def _rest_of(
     """What of the summary does not stand in the context anyway, and what of that fits."""
     if summary is None:
         return None, None
-    exchanges = [*recent.taken.values(), *found.taken.values()]
-    new = summary.without({turn.seq for exchange in exchanges for turn in exchange if turn.session == session})
+    standing = chain.from_iterable((*recent.taken.values(), *found.taken.values()))
+    new = summary.without({turn.seq for turn in standing if turn.session == session})
     return new, summary.within(new, tokens)
 
 
@@ -174,6 +176,8 @@ class _RecentWalk:
         pieces = self._pieces.get(id(exchange))
         if pieces is None:
             pieces = self._pieces[id(exchange)] = draft.conversation(exchange, self._session, self._costs)
+        if len(pieces) == 1 and pieces[0].tokens is not None:
+            return self._overhead + MESSAGE_OVERHEAD_TOKENS + pieces[0].tokens
         return sum([self._overhead + draft.piece_tokens(piece, self._costs.tokenizer) for piece in pieces])
 
 
@@ -185,8 +189,8 @@ class _FoundWalk:
         self._frame = found.frame.message
         lead = found.frame.lead
         self._costs = {
-            id(exchange): lines[0].planned + lead if len(lines) == 1 else sum([line.planned + lead for line in lines])
-            for exchange, lines in zip(found.exchanges, found.lines, strict=True)
+            key: lines[0].planned + lead if len(lines) == 1 else sum([line.planned + lead for line in lines])
+            for key, lines in found.lines.items()
         }
         self.taken: dict[int, Exchange] = {}
         """By the identity of the exchange."""
@@ -194,13 +198,11 @@ class _FoundWalk:
     def extend(self, tokens: int, shown: Container[int]) -> int:
         """Take what fits into `tokens` more and is not shown already; gives what that costs."""
         spent, room = 0, tokens if self.taken else tokens - self._frame
-        for exchange in self._found.exchanges:
-            key = id(exchange)
-            cost = self._costs[key]
+        for key, cost in self._costs.items():
             if cost <= room and key not in shown and key not in self.taken:
                 spent += cost if self.taken else cost + self._frame
                 room -= cost
-                self.taken[key] = exchange
+                self.taken[key] = self._found.exchanges[key]
         return spent
 
     def release(self, shown: Container[int]) -> int:
@@ -214,16 +216,15 @@ class _FoundWalk:
         return tuple(sorted(self.taken.values(), key=lambda exchange: (exchange[0].created_at, exchange[0].seq)))
 
     def lines(self, exchanges: Iterable[Exchange]) -> tuple[Line, ...]:
-        of = {id(exchange): lines for exchange, lines in zip(self._found.exchanges, self._found.lines, strict=True)}
-        return tuple([line for exchange in exchanges for line in of[id(exchange)]])
+        return tuple(chain.from_iterable([self._found.lines[id(exchange)] for exchange in exchanges]))
 
     def dropped(self, shown: Container[int], largest: int) -> list[Dropped]:
         """Turns found and shown nowhere, best first; more than `largest` tokens could never be shown."""
         largest -= self._frame
         return [
-            Dropped("retrieved", turn.id, "too_large" if self._costs[id(exchange)] > largest else "budget")
-            for exchange in self._found.exchanges
-            if id(exchange) not in shown and id(exchange) not in self.taken
+            Dropped("retrieved", turn.id, "too_large" if self._costs[key] > largest else "budget")
+            for key, exchange in self._found.exchanges.items()
+            if key not in shown and key not in self.taken
             for turn in exchange
         ]
 
