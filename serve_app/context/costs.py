@@ -80,14 +80,14 @@ class Costs:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.turn = Kept(TurnCosts, TURNS_A_GENERATION).of
-        self.summary = Kept(SummaryCosts, SUMMARIES_A_GENERATION).of
+        self.turns = Kept(TurnCosts, TURNS_A_GENERATION)
+        self.summaries = Kept(SummaryCosts, SUMMARIES_A_GENERATION)
         self._closing = tokenizer.count(quote.CLOSING)
         self._openings: dict[str, int] = {}
 
     def said(self, turn: Turn, text: str) -> int:
         """Tokens of the text, which must be the turn's as a message of the conversation."""
-        kept = self.turn(turn)
+        kept = self.turns.of(turn)
         if kept.said is None:
             kept.said = self.tokenizer.count(text)
         return kept.said

@@ -64,7 +64,7 @@ def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece,
 
 def line_of(turn: Turn, session: str, costs: Costs) -> Line:
     """A turn as a line of a quoted block; worked out once for readers of its own session, and once for all others."""
-    kept, own = costs.turn(turn), turn.session == session
+    kept, own = costs.turns.of(turn), turn.session == session
     line = kept.own if own else kept.theirs
     if line is None:
         line = costs.line(turn_record(turn, session))

@@ -38,7 +38,7 @@ class Excerpts:
 
     def least(self, tokens: int) -> int:
         """What the message takes if it has `tokens`."""
-        kept = self._costs.summary(self._summary)
+        kept = self._costs.summaries.of(self._summary)
         if kept.least is None or kept.least[0] != tokens:
             short = self.within(self._of(self._all), tokens)
             kept.least = (tokens, short.tokens if short else 0)
@@ -108,7 +108,7 @@ class Excerpts:
 
     def _lines(self) -> tuple[int, ...]:
         """Tokens of each line; none where they do not add up, since one begins otherwise than with a digit."""
-        kept = self._costs.summary(self._summary)
+        kept = self._costs.summaries.of(self._summary)
         if kept.lines is None:
             count, apart = self._costs.tokenizer.count, all(text and text[0] in DIGITS for text in self._texts)
             kept.lines = tuple([count(f"{text}\n") for text in self._texts]) if apart else ()
