@@ -18,7 +18,7 @@ from serve_app.context.exchanges import Exchange, TurnKey, any_linked, key_of, l
 from serve_app.context.inputs import LEVEL_ZONES, ContextInputs
 from serve_app.context.layout import Zone
 from serve_app.context.quote import Record, mark_of
-from serve_app.core import Summary, Turn
+from serve_app.core import Fact, Summary, Turn
 
 Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "shown"]
 
@@ -32,11 +32,12 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
 
 class FactLine(msgspec.Struct, frozen=True):
-    """A fact as it is quoted; `stored`, or sent along by the caller."""
+    """A fact as it is quoted; `stored`, or sent along by the caller. `planned` is its line without the mark."""
 
     id: str
     stored: bool
     record: Record
+    planned: int
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -69,7 +70,7 @@ def gather(inputs: ContextInputs, costs: Costs) -> Candidates:
     """Sift the inputs. Where a turn is given twice, the one among `turns` counts."""
     zones = LEVEL_ZONES[inputs.degradation.level]
     dropped: list[Dropped] = []
-    facts = _live_facts(inputs, dropped)
+    facts = _live_facts(inputs, costs, dropped)
     summary = _live_summary(inputs, zones, dropped)
     turns = _live_turns("recent", inputs.turns, inputs.now, zones, dropped)
     hits = _live_turns("retrieved", [hit.turn for hit in inputs.hits], inputs.now, zones, dropped)
@@ -106,15 +107,24 @@ def _found(best_first: dict[int, Exchange], session: str, costs: Costs) -> Found
     return Found(best_first, lines, mark, costs.frame(RETRIEVED_TITLE, mark))
 
 
-def _live_facts(inputs: ContextInputs, dropped: list[Dropped]) -> Facts:
+def _live_facts(inputs: ContextInputs, costs: Costs, dropped: list[Dropped]) -> Facts:
     """What the caller sends along is preferred to what is stored."""
-    lines = [FactLine(f"facts[{place}]", False, note_record(note)) for place, note in enumerate(inputs.notes)]
+    notes = map(note_record, inputs.notes)
+    lines = [FactLine(f"facts[{place}]", False, note, costs.planned(note)) for place, note in enumerate(notes)]
     for fact in sorted(inputs.facts, key=attrgetter("key")):
         if fact.expired(inputs.now):
             dropped.append(Dropped("facts", fact.key, "expired"))
         else:
-            lines.append(FactLine(fact.key, True, fact_record(fact)))
-    return Facts(tuple(lines), mark_of(line.record for line in lines))
+            lines.append(_fact_line(fact, costs))
+    return Facts(tuple(lines), mark_of([line.record for line in lines]))
+
+
+def _fact_line(fact: Fact, costs: Costs) -> FactLine:
+    kept = costs.facts.of(fact)
+    if kept.source is None:
+        record = fact_record(fact)
+        kept.planned, kept.source = costs.planned(record), record.source  # the source last: others look at it first
+    return FactLine(fact.key, True, Record(kept.source, fact.value), kept.planned)
 
 
 def _live_summary(inputs: ContextInputs, zones: frozenset[Zone], dropped: list[Dropped]) -> Summary | None:

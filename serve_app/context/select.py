@@ -17,7 +17,7 @@ from itertools import chain
 
 import msgspec
 
-from serve_app.context import draft, quote
+from serve_app.context import draft
 from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, summary_id
 from serve_app.context.costs import Costs, Line
 from serve_app.context.draft import Piece
@@ -26,7 +26,6 @@ from serve_app.context.layout import Layout, shrunk
 from serve_app.context.shorten import Excerpt, Excerpts
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Summary
-from serve_app.ports import Tokenizer
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -237,7 +236,7 @@ def _choose_facts(facts: Facts, tokens: int, costs: Costs) -> tuple[tuple[FactLi
     spent = frame.message
     chosen: list[FactLine] = []
     for line in facts.lines:
-        cost = frame.lead + _record_tokens(line.record, costs.tokenizer)
+        cost = frame.lead + line.planned
         if spent + cost <= tokens:
             spent += cost
             chosen.append(line)
@@ -254,8 +253,3 @@ def _dropped_summary(summary: Summary | None, new: Excerpt | None, shown: Summar
     if summary is None or shown is not None:
         return []
     return [Dropped("summary", summary_id(summary), "budget" if new else "shown")]
-
-
-def _record_tokens(record: quote.Record, tokenizer: Tokenizer) -> int:
-    """A line of a block without its mark; the text is counted apart, since its count is likely to be remembered."""
-    return tokenizer.count(quote.tail(record.source)) + tokenizer.count(record.text) + 1

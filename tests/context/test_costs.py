@@ -18,7 +18,7 @@ from serve_app.context.layout import DEFAULT_LAYOUT
 from serve_app.context.shorten import Excerpts
 from serve_app.context.tokens import ENCODE_CHARS_MAX, ENCODINGS, open_tokenizer
 from serve_app.context.window import build_context
-from serve_app.core import Summary, Turn
+from serve_app.core import Fact, Summary, Turn
 
 PIECES = [
     "kettle",
@@ -151,22 +151,32 @@ def test_what_is_kept_has_a_bound_and_what_is_used_stays():
         assert len(kept) <= 8
 
 
-def test_no_context_keeps_a_turn_or_its_text(tokenizer):
-    """A turn that its owner lets go of is gone, and all that was worked out of it."""
+def test_no_context_keeps_what_it_was_made_of(tokenizer):
+    """What its owner lets go of is gone, and all that was worked out of it."""
     turn = Turn("t", "here", "user", "the door code is 90331", 1, 0, 0, speaker="Ada")
     found = Turn("f", "there", "user", "the gate code is 90332", 2, 0, 0)
+    fact = Fact("code", "90333", 3, 0)
+    summary = Summary("here", "2023-05-08 Ada: 90334", 1, 1, 9, "v", "h", 4, 0, 9, ranks=(0,), line_seqs=(0,))
     inputs = ContextInputs(
-        session="here", query="?", budget_tokens=500, now=1, turns=(turn,), hits=(Hit(found, 1.0, "hot"),)
+        session="here",
+        query="?",
+        budget_tokens=800,
+        now=1,
+        facts=(fact,),
+        summary=summary,
+        turns=(turn,),
+        hits=(Hit(found, 1.0, "hot"),),
     )
-    kept = costs_by(tokenizer).turns
+    costs = costs_by(tokenizer)
     gc.collect()
-    before = len(kept)
+    before = len(costs.turns), len(costs.facts), len(costs.summaries)
     context = build_context(inputs, DEFAULT_LAYOUT, tokenizer)
-    assert len(kept) == before + 2
-    gone = [weakref.ref(turn), weakref.ref(found)]
-    del turn, found, inputs, context
-    assert [reference() for reference in gone] == [None, None]
-    assert len(kept) == before
+    assert {f"9033{n}" for n in range(1, 5)} == set(re.findall("9033[0-9]", str(context.messages)))
+    assert (len(costs.turns), len(costs.facts), len(costs.summaries)) == (before[0] + 2, before[1] + 1, before[2] + 1)
+    gone = [weakref.ref(one) for one in (turn, found, fact, summary)]
+    del turn, found, fact, summary, inputs, context
+    assert [reference() for reference in gone] == [None] * 4
+    assert (len(costs.turns), len(costs.facts), len(costs.summaries)) == before
 
 
 def test_an_edited_turn_is_counted_anew(tokenizer):
