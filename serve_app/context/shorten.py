@@ -69,7 +69,7 @@ class Excerpts:
         return msgspec.structs.replace(
             self._summary,
             text=excerpt.text,
-            tokens=self._costs.tokenizer.count(excerpt.text),
+            tokens=self._text_tokens(excerpt),
             ranks=_at(self._summary.ranks, excerpt.lines),
             line_seqs=_at(self._summary.line_seqs, excerpt.lines),
         )
@@ -105,6 +105,13 @@ class Excerpts:
         lead = frame.lead + self._costs.tokenizer.count(quote.tail(self._source))
         counts = self._lines()
         return frame.message - MESSAGE_OVERHEAD_TOKENS + lead + sum([counts[place] for place in lines])
+
+    def _text_tokens(self, excerpt: Excerpt) -> int:
+        counts, count = self._lines(), self._costs.tokenizer.count
+        if not counts or excerpt.piece.tokens is None:
+            return count(excerpt.text)
+        *lines, last = excerpt.lines
+        return sum([counts[place] for place in lines]) + count(self._texts[last])
 
     def _lines(self) -> tuple[int, ...]:
         """Tokens of each line; none where they do not add up, since one begins otherwise than with a digit."""

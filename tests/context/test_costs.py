@@ -112,6 +112,8 @@ def test_lines_of_a_summary_add_up_to_the_whole(name, lines, data):
         assert excerpt.tokens == 4 + open_tokenizer(name).count(excerpt.piece.text)
         assert excerpts.summary(excerpt).text == "\n".join(text.split("\n")[place] for place in excerpt.lines)
         assert excerpt.piece.text.count(excerpts.summary(excerpt).text) == 1
+        if len(excerpt.lines) < len(lines):
+            assert excerpts.summary(excerpt).tokens == open_tokenizer(name).count(excerpt.text)
     fitting = excerpts.within(new, tokens)
     assert fitting is None or fitting.tokens <= tokens
 
