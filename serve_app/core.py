@@ -87,7 +87,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
         return self.expires_at is not None and self.expires_at <= now
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """A short static statement about a user, by key. `seq` is the write that set this value."""
 
     key: str

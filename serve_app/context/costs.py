@@ -17,11 +17,14 @@ from serve_app.context import quote
 from serve_app.context.kept import Entry, Kept
 from serve_app.context.quote import Record
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
-from serve_app.core import Summary, Turn
+from serve_app.core import Fact, Summary, Turn
 from serve_app.ports import Tokenizer
 
 TURNS_A_GENERATION = 32_768
 """Turns whose counts are kept, twice at most: about 400 bytes each, so 25 MB a tokenizer when full."""
+
+FACTS_A_GENERATION = 8_192
+"""The same for facts; about 300 bytes each."""
 
 SUMMARIES_A_GENERATION = 1_024
 """The same for summaries; about 1 kB each."""
@@ -64,6 +67,17 @@ class TurnCosts(Entry[Turn]):
         self.theirs: Line | None = None
 
 
+class FactCosts(Entry[Fact]):
+    """The fact's source in a quote, and what its line is planned to take beside the mark."""
+
+    __slots__ = ("planned", "source")
+
+    def __init__(self, fact: Fact, gone: Callable[[weakref.ref[Fact]], None]) -> None:
+        super().__init__(fact, gone)
+        self.source: str | None = None
+        self.planned = 0
+
+
 class SummaryCosts(Entry[Summary]):
     """What each line takes, and the most that its best lines take within a number of tokens: (that number, theirs)."""
 
@@ -80,27 +94,26 @@ class Costs:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.turn = Kept(TurnCosts, TURNS_A_GENERATION).of
-        self.summary = Kept(SummaryCosts, SUMMARIES_A_GENERATION).of
+        self.turns = Kept(TurnCosts, TURNS_A_GENERATION)
+        self.facts = Kept(FactCosts, FACTS_A_GENERATION)
+        self.summaries = Kept(SummaryCosts, SUMMARIES_A_GENERATION)
         self._closing = tokenizer.count(quote.CLOSING)
         self._openings: dict[str, int] = {}
 
     def said(self, turn: Turn, text: str) -> int:
         """Tokens of the text, which must be the turn's as a message of the conversation."""
-        kept = self.turn(turn)
+        kept = self.turns.of(turn)
         if kept.said is None:
             kept.said = self.tokenizer.count(text)
         return kept.said
 
+    def planned(self, record: Record) -> int:
+        """A line of a block without its mark, text and break counted apart."""
+        return self.tokenizer.count(quote.tail(record.source)) + self.tokenizer.count(record.text) + 1
+
     def line(self, record: Record) -> Line:
-        tail = quote.tail(record.source)
-        count = self.tokenizer.count
-        return Line(
-            record.source,
-            record.text,
-            count(tail) + count(record.text) + 1,
-            count(f"{tail}{record.text}\n") if self._adds_up else 0,
-        )
+        exact = self.tokenizer.count(f"{quote.tail(record.source)}{record.text}\n") if self._adds_up else 0
+        return Line(record.source, record.text, self.planned(record), exact)
 
     def frame(self, title: str, mark: str) -> Frame:
         """`title` is one of few."""

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from serve_app.context import quote
-from serve_app.context.costs import Costs, Line
+from serve_app.context.costs import Costs, Frame, Line
 from serve_app.context.exchanges import Call, Exchange, announced, linked
 from serve_app.context.layout import Zone
 from serve_app.context.quote import Record
@@ -26,7 +26,7 @@ RETRIEVED_TITLE = "Turns from memory that may bear on what follows, oldest first
 TURN_TITLE = "A turn from memory"
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """One message in the making. `calls` are all answered by the pieces right after it, each naming its call.
 
     `tokens` are those of the text, where they are known.
@@ -42,34 +42,29 @@ class Piece(msgspec.Struct, frozen=True):
 
 def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece, ...]:
     """An exchange of the session as chat messages. Calls without a result are told in words: no provider takes them."""
-    first, results = exchange[0], exchange[1:]
-    if first.role in ("system", "tool"):
+    first = exchange[0]
+    if first.role == "system" or first.role == "tool":
         return (Piece("recent", "user", quote.block(TURN_TITLE, [turn_record(first, session)])),)
-    if not linked(first):
-        text = _spoken(first)
-        return (Piece("recent", _chat_role(first), text, tokens=costs.said(first, text)),)
+    if not (first.tool_call_id or first.tool_calls):
+        text = _spoken(first, first.text)
+        return (Piece("recent", first.role, text, tokens=costs.said(first, text)),)
     given: dict[str, list[str]] = {}
-    for result in results:
+    for result in exchange[1:]:
         given.setdefault(result.tool_call_id or "", []).append(result.text)
     calls = announced(first)
     answered = tuple(call for call in calls if call.id in given)
-    words = [_spoken(first), *(_in_words(call) for call in calls if call.id not in given)]
-    head = Piece("recent", _chat_role(first), "\n".join(filter(None, words)), calls=answered)
+    # A turn that announces a call keeps its data for the arguments.
+    words = [
+        _spoken(first, first.content if calls else first.text),
+        *(_in_words(call) for call in calls if call.id not in given),
+    ]
+    head = Piece("recent", first.role, "\n".join(filter(None, words)), calls=answered)
     return (head, *(Piece("recent", "tool", "\n".join(given[call.id]), answers=call) for call in answered))
 
 
-def lines_of(exchange: Exchange, session: str, costs: Costs) -> tuple[Line, ...]:
-    """An exchange as lines of a quoted block, for readers of `session`."""
-    return (
-        (_line(exchange[0], session, costs),)
-        if len(exchange) == 1
-        else tuple([_line(turn, session, costs) for turn in exchange])
-    )
-
-
-def _line(turn: Turn, session: str, costs: Costs) -> Line:
-    """Worked out once for readers of the turn's own session, and once for those of any other."""
-    kept, own = costs.turn(turn), turn.session == session
+def line_of(turn: Turn, session: str, costs: Costs) -> Line:
+    """A turn as a line of a quoted block; worked out once for readers of its own session, and once for all others."""
+    kept, own = costs.turns.of(turn), turn.session == session
     line = kept.own if own else kept.theirs
     if line is None:
         line = costs.line(turn_record(turn, session))
@@ -106,11 +101,10 @@ def facts_piece(records: Sequence[Record], mark: str) -> Piece:
     return Piece("facts", "system", quote.block(FACTS_TITLE, records, mark))
 
 
-def retrieved_piece(lines: Sequence[Line], mark: str, costs: Costs) -> Piece:
+def retrieved_piece(lines: Sequence[Line], mark: str, frame: Frame, costs: Costs) -> Piece:
     text = quote.block(RETRIEVED_TITLE, lines, mark)
     if not costs.adds_up(text):
         return Piece("retrieved", "user", text)
-    frame = costs.frame(RETRIEVED_TITLE, mark)
     tokens = frame.message - MESSAGE_OVERHEAD_TOKENS + frame.lead * len(lines) + sum([line.exact for line in lines])
     return Piece("retrieved", "user", text, tokens=tokens)
 
@@ -129,13 +123,7 @@ def openai_call(call: Call) -> dict[str, object]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _chat_role(turn: Turn) -> Literal["user", "assistant"]:
-    return "assistant" if turn.role == "assistant" else "user"
-
-
-def _spoken(turn: Turn) -> str:
-    """What a turn says aloud; a turn that announces a call keeps its data for the arguments."""
-    said = turn.content if linked(turn) and announced(turn) else turn.text
+def _spoken(turn: Turn, said: str) -> str:
     return f"{turn.speaker}: {said}" if turn.speaker and said else said
 
 

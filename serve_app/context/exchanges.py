@@ -6,7 +6,8 @@ turn that announces calls goes on with the tool turns that answer them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 import msgspec
 
@@ -33,8 +34,11 @@ def linked(turn: Turn) -> bool:
     return bool(turn.tool_call_id or turn.tool_calls or turn.role == "tool")
 
 
-def key_of(turn: Turn) -> TurnKey:
-    return turn.session, turn.id
+def any_linked(turns: Iterable[Turn]) -> bool:
+    return any(turn.tool_call_id or turn.tool_calls or turn.role == "tool" for turn in turns)
+
+
+key_of: Callable[[Turn], TurnKey] = attrgetter("session", "id")
 
 
 def partition(turns: Iterable[Turn]) -> list[Exchange]:

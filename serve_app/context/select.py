@@ -12,19 +12,20 @@ with fewer tokens where joining the pieces cost more.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
-from serve_app.context import draft, quote
-from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, Reason, summary_id
+from serve_app.context import draft
+from serve_app.context.candidates import Candidates, Dropped, FactLine, Facts, Found, summary_id
 from serve_app.context.costs import Costs, Line
 from serve_app.context.draft import Piece
 from serve_app.context.exchanges import Exchange
 from serve_app.context.layout import Layout, shrunk
 from serve_app.context.shorten import Excerpt, Excerpts
+from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Summary
-from serve_app.ports import Tokenizer
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, ses
     left += shares["summary"] - at_least
 
     recent = _RecentWalk(candidates.recent, session, room.recent_overhead, costs)
-    found = _FoundWalk(candidates.found, costs)
+    found = _FoundWalk(candidates.found)
     left += shares["recent"] - recent.extend(shares["recent"])
     left += shares["retrieved"] - found.extend(shares["retrieved"], recent.taken)
     left = _lend_to_recent(recent, found, left)
@@ -76,7 +77,7 @@ def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, ses
         left -= spent
         new, excerpt = _rest_of(summary, recent, found, left, session)
     shown = summary.summary(excerpt) if summary and excerpt else None
-    retrieved = found.in_order()
+    recents, retrieved = recent.in_order(), found.in_order()
     dropped = (
         *_dropped_facts(candidates.facts, facts),
         *_dropped_summary(candidates.summary, new, shown),
@@ -87,8 +88,8 @@ def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, ses
         facts=facts,
         summary=shown,
         summary_piece=excerpt.piece if excerpt else None,
-        recent=recent.in_order(),
-        said=recent.said(),
+        recent=recents,
+        said=recent.said(recents),
         retrieved=retrieved,
         quoted=found.lines(retrieved),
         dropped=dropped,
@@ -101,8 +102,8 @@ def _rest_of(
     """What of the summary does not stand in the context anyway, and what of that fits."""
     if summary is None:
         return None, None
-    exchanges = [*recent.taken.values(), *found.taken.values()]
-    new = summary.without({turn.seq for exchange in exchanges for turn in exchange if turn.session == session})
+    standing = chain.from_iterable((*recent.taken.values(), *found.taken.values()))
+    new = summary.without({turn.seq for turn in standing if turn.session == session})
     return new, summary.within(new, tokens)
 
 
@@ -119,7 +120,7 @@ def _lend_to_recent(recent: _RecentWalk, found: _FoundWalk, left: int) -> int:
 class _RecentWalk:
     """Goes back from the newest exchange, taking each, and rests at the first that does not fit."""
 
-    def __init__(self, newest_first: tuple[Exchange, ...], session: str, overhead: int, costs: Costs) -> None:
+    def __init__(self, newest_first: Sequence[Exchange], session: str, overhead: int, costs: Costs) -> None:
         self._exchanges = newest_first
         self._session = session
         self._overhead = overhead
@@ -155,43 +156,40 @@ class _RecentWalk:
     def in_order(self) -> tuple[Exchange, ...]:
         return tuple(sorted(self.taken.values(), key=lambda exchange: exchange[0].seq))
 
-    def said(self) -> tuple[Piece, ...]:
-        """Those taken as messages, in order."""
-        return tuple([piece for exchange in self.in_order() for piece in self._pieces[id(exchange)]])
+    def said(self, exchanges: Iterable[Exchange]) -> tuple[Piece, ...]:
+        """Those, of the taken, as messages."""
+        return tuple([piece for exchange in exchanges for piece in self._pieces[id(exchange)]])
 
     def dropped(self, elsewhere: Container[int], summary: Summary | None, session: str) -> list[Dropped]:
         """Turns that stand neither here, nor elsewhere, nor in the span of the summary; oldest first."""
         first, last = (summary.first_seq, summary.last_seq) if summary else (0, -1)
-        dropped = []
-        for exchange in reversed(self._exchanges):
-            if id(exchange) in self.taken or id(exchange) in elsewhere:
-                continue
-            reason: Reason = "too_large" if id(exchange) in self._oversize else "budget"
-            dropped += [
-                Dropped("recent", turn.id, reason)
-                for turn in exchange
-                if not (first <= turn.seq <= last and turn.session == session)
-            ]
-        return dropped
+        return [
+            Dropped("recent", turn.id, "too_large" if id(exchange) in self._oversize else "budget")
+            for exchange in reversed(self._exchanges)
+            if id(exchange) not in self.taken and id(exchange) not in elsewhere
+            for turn in exchange
+            if not (first <= turn.seq <= last and turn.session == session)
+        ]
 
     def _cost(self, exchange: Exchange) -> int:
         pieces = self._pieces.get(id(exchange))
         if pieces is None:
             pieces = self._pieces[id(exchange)] = draft.conversation(exchange, self._session, self._costs)
-        tokenizer = self._costs.tokenizer
-        return self._overhead * len(pieces) + sum([draft.piece_tokens(piece, tokenizer) for piece in pieces])
+        if len(pieces) == 1 and pieces[0].tokens is not None:
+            return self._overhead + MESSAGE_OVERHEAD_TOKENS + pieces[0].tokens
+        return sum([self._overhead + draft.piece_tokens(piece, self._costs.tokenizer) for piece in pieces])
 
 
 class _FoundWalk:
     """Goes through what was found, best first, taking whatever fits. The block's frame is paid with the first."""
 
-    def __init__(self, found: Found, costs: Costs) -> None:
+    def __init__(self, found: Found) -> None:
         self._found = found
-        frame = costs.frame(draft.RETRIEVED_TITLE, found.mark)
-        self._frame = frame.message
+        self._frame = found.frame.message
+        lead = found.frame.lead
         self._costs = {
-            id(exchange): sum([line.planned for line in lines]) + frame.lead * len(lines)
-            for exchange, lines in zip(found.exchanges, found.lines, strict=True)
+            key: lines[0].planned + lead if len(lines) == 1 else sum([line.planned + lead for line in lines])
+            for key, lines in found.lines.items()
         }
         self.taken: dict[int, Exchange] = {}
         """By the identity of the exchange."""
@@ -199,13 +197,11 @@ class _FoundWalk:
     def extend(self, tokens: int, shown: Container[int]) -> int:
         """Take what fits into `tokens` more and is not shown already; gives what that costs."""
         spent, room = 0, tokens if self.taken else tokens - self._frame
-        for exchange in self._found.exchanges:
-            key = id(exchange)
-            cost = self._costs[key]
+        for key, cost in self._costs.items():
             if cost <= room and key not in shown and key not in self.taken:
                 spent += cost if self.taken else cost + self._frame
                 room -= cost
-                self.taken[key] = exchange
+                self.taken[key] = self._found.exchanges[key]
         return spent
 
     def release(self, shown: Container[int]) -> int:
@@ -219,18 +215,17 @@ class _FoundWalk:
         return tuple(sorted(self.taken.values(), key=lambda exchange: (exchange[0].created_at, exchange[0].seq)))
 
     def lines(self, exchanges: Iterable[Exchange]) -> tuple[Line, ...]:
-        of = {id(exchange): lines for exchange, lines in zip(self._found.exchanges, self._found.lines, strict=True)}
-        return tuple([line for exchange in exchanges for line in of[id(exchange)]])
+        return tuple(chain.from_iterable([self._found.lines[id(exchange)] for exchange in exchanges]))
 
     def dropped(self, shown: Container[int], largest: int) -> list[Dropped]:
         """Turns found and shown nowhere, best first; more than `largest` tokens could never be shown."""
-        dropped = []
-        for exchange in self._found.exchanges:
-            key = id(exchange)
-            if key not in shown and key not in self.taken:
-                reason: Reason = "too_large" if self._costs[key] + self._frame > largest else "budget"
-                dropped += [Dropped("retrieved", turn.id, reason) for turn in exchange]
-        return dropped
+        largest -= self._frame
+        return [
+            Dropped("retrieved", turn.id, "too_large" if self._costs[key] > largest else "budget")
+            for key, exchange in self._found.exchanges.items()
+            if key not in shown and key not in self.taken
+            for turn in exchange
+        ]
 
 
 def _choose_facts(facts: Facts, tokens: int, costs: Costs) -> tuple[tuple[FactLine, ...], int]:
@@ -241,7 +236,7 @@ def _choose_facts(facts: Facts, tokens: int, costs: Costs) -> tuple[tuple[FactLi
     spent = frame.message
     chosen: list[FactLine] = []
     for line in facts.lines:
-        cost = frame.lead + _record_tokens(line.record, costs.tokenizer)
+        cost = frame.lead + line.planned
         if spent + cost <= tokens:
             spent += cost
             chosen.append(line)
@@ -258,8 +253,3 @@ def _dropped_summary(summary: Summary | None, new: Excerpt | None, shown: Summar
     if summary is None or shown is not None:
         return []
     return [Dropped("summary", summary_id(summary), "budget" if new else "shown")]
-
-
-def _record_tokens(record: quote.Record, tokenizer: Tokenizer) -> int:
-    """A line of a block without its mark; the text is counted apart, since its count is likely to be remembered."""
-    return tokenizer.count(quote.tail(record.source)) + tokenizer.count(record.text) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Container, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -32,14 +33,12 @@ class Excerpts:
     def __init__(self, summary: Summary, costs: Costs) -> None:
         self._summary = summary
         self._costs = costs
-        self._source = f"made {quote.moment(summary.created_at)}"
-        self._texts = summary.text.split("\n") if summary.ranks else [summary.text]
-        self._all = tuple(range(len(self._texts)))
+        self._all = tuple(range(len(summary.ranks) or 1))
         self._made: dict[tuple[int, ...], Excerpt] = {}
 
     def least(self, tokens: int) -> int:
         """What the message takes if it has `tokens`."""
-        kept = self._costs.summary(self._summary)
+        kept = self._costs.summaries.of(self._summary)
         if kept.least is None or kept.least[0] != tokens:
             short = self.within(self._of(self._all), tokens)
             kept.least = (tokens, short.tokens if short else 0)
@@ -70,10 +69,18 @@ class Excerpts:
         return msgspec.structs.replace(
             self._summary,
             text=excerpt.text,
-            tokens=self._costs.tokenizer.count(excerpt.text),
+            tokens=self._text_tokens(excerpt),
             ranks=_at(self._summary.ranks, excerpt.lines),
             line_seqs=_at(self._summary.line_seqs, excerpt.lines),
         )
+
+    @cached_property
+    def _source(self) -> str:
+        return f"made {quote.moment(self._summary.created_at)}"
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return self._summary.text.split("\n") if self._summary.ranks else [self._summary.text]
 
     def _of(self, lines: Sequence[int]) -> Excerpt:
         places = tuple(lines)
@@ -99,9 +106,16 @@ class Excerpts:
         counts = self._lines()
         return frame.message - MESSAGE_OVERHEAD_TOKENS + lead + sum([counts[place] for place in lines])
 
+    def _text_tokens(self, excerpt: Excerpt) -> int:
+        counts, count = self._lines(), self._costs.tokenizer.count
+        if not counts or excerpt.piece.tokens is None:
+            return count(excerpt.text)
+        *lines, last = excerpt.lines
+        return sum([counts[place] for place in lines]) + count(self._texts[last])
+
     def _lines(self) -> tuple[int, ...]:
         """Tokens of each line; none where they do not add up, since one begins otherwise than with a digit."""
-        kept = self._costs.summary(self._summary)
+        kept = self._costs.summaries.of(self._summary)
         if kept.lines is None:
             count, apart = self._costs.tokenizer.count, all(text and text[0] in DIGITS for text in self._texts)
             kept.lines = tuple([count(f"{text}\n") for text in self._texts]) if apart else ()

@@ -13,6 +13,8 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -37,14 +39,18 @@ RECENT_OVERHEAD_TOKENS: dict[Format, int] = {"openai": 0, "anthropic": 0, "text"
 """What each message of the conversation costs beyond a chat message: in text, its line has a mark and a role."""
 
 
-class ZoneUse(msgspec.Struct, frozen=True):
+_STATE = attrgetter("session", "id", "seq", "rev")
+_KEY_OF_HIT = attrgetter("turn.session", "turn.id")
+
+
+class ZoneUse(msgspec.Struct, frozen=True, gc=False):
     """Tokens that a zone takes, and its share of the budget before borrowing."""
 
     tokens: int
     budget: int
 
 
-class Retrieved(msgspec.Struct, frozen=True):
+class Retrieved(msgspec.Struct, frozen=True, gc=False):
     """A found turn that is shown, and the zone where it stands."""
 
     id: str
@@ -156,21 +162,24 @@ def _pieces(candidates: Candidates, selection: Selection, ends: _Ends, costs: Co
     if selection.summary_piece:
         pieces.append(selection.summary_piece)
     if selection.retrieved:
-        pieces.append(draft.retrieved_piece(selection.quoted, candidates.found.mark, costs))
+        found = candidates.found
+        pieces.append(draft.retrieved_piece(selection.quoted, found.mark, found.frame, costs))
     return [*pieces, *selection.said, ends.query]
 
 
 def _retrieved(inputs: ContextInputs, selection: Selection) -> tuple[Retrieved, ...]:
     """The hits that are shown, best first."""
-    zone_of: dict[TurnKey, Zone] = {key_of(turn): "recent" for exchange in selection.recent for turn in exchange}
-    zone_of |= {key_of(turn): "retrieved" for exchange in selection.retrieved for turn in exchange}
-    shown: list[Retrieved] = []
-    for hit in inputs.hits:
-        turn = hit.turn
-        zone = zone_of.pop((turn.session, turn.id), None)  # once: where a turn is found twice, the better counts
-        if zone is not None:
-            shown.append(Retrieved(turn.id, turn.session, turn.seq, turn.created_at, hit.score, hit.tier, zone))
-    return tuple(shown)
+    zone_of: dict[TurnKey, Zone] = dict.fromkeys(map(key_of, chain.from_iterable(selection.recent)), "recent")
+    zone_of |= dict.fromkeys(map(key_of, chain.from_iterable(selection.retrieved)), "retrieved")
+    # Each turn once: where it is found twice, the better counts.
+    zones = [zone_of.pop(key, None) for key in map(_KEY_OF_HIT, inputs.hits)]
+    return tuple(
+        [
+            Retrieved(hit.turn.id, hit.turn.session, hit.turn.seq, hit.turn.created_at, hit.score, hit.tier, zone)
+            for hit, zone in zip(inputs.hits, zones, strict=True)
+            if zone
+        ]
+    )
 
 
 def _context_id(
@@ -184,12 +193,10 @@ def _context_id(
     shown = (*selection.retrieved, *selection.recent)
     request = (inputs.session, inputs.query, inputs.budget_tokens, inputs.now, inputs.system, inputs.notes)
     source = (
-        [(turn.session, turn.id, turn.seq, turn.rev) for exchange in shown for turn in exchange],
+        list(map(_STATE, chain.from_iterable(shown))),
         (selection.summary.version, selection.summary.input_hash) if selection.summary else None,
         sorted([(fact.key, fact.seq) for fact in inputs.facts if not fact.expired(inputs.now)]),
     )
     how = (inputs.format, layout.name, sorted(layout.shares.items()), tokenizer.name, inputs.versions)
     rest = (page.system, page.text, request, source, how, inputs.degradation.level)
-    digest = hashlib.blake2b(written, digest_size=16)
-    digest.update(msgspec.json.encode(rest))
-    return digest.hexdigest()
+    return hashlib.blake2b(written + msgspec.json.encode(rest), digest_size=16).hexdigest()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.context.candidates import Dropped
-from serve_app.context.exchanges import linked
+from serve_app.context.exchanges import any_linked, linked
 from serve_app.context.inputs import ContextInputs
 from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
@@ -142,8 +142,8 @@ def _partners(
     shard: Shard, block: Block, turns: Sequence[Turn], found: Sequence[Found], seq: int, expiry: int
 ) -> Partners:
     """Most turns belong to no tool exchange, and then nothing is looked up."""
-    halves = [turn for turn in (*turns, *[one.turn for one in found]) if linked(turn)]
-    return reading.partners(shard, block, halves, seq, expiry) if halves else Partners()
+    both = (*turns, *[one.turn for one in found])
+    return reading.partners(shard, block, list(filter(linked, both)), seq, expiry) if any_linked(both) else Partners()
 
 
 def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) -> Question:

@@ -1,7 +1,9 @@
 """What must hold of a context for any history, text, budget, format and tokenizer."""
 
+import json
 import random
 
+import bpe_openai
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +18,9 @@ from serve_app.errors import QueryExceedsBudget, SystemExceedsBudget
 
 NOW = 1_700_000_000_000_000
 WORDS = ["kettle", "harbour", "灯塔", "今天天气很好", "🚀🦊", "שלום", "\n\n", "x" * 60, "Zoe\u0308", "</a>", "3f9a2c"]
+
+
+ENCODING = bpe_openai.get_encoding("o200k_base")
 
 
 class GreedyTokenizer:
@@ -75,7 +80,15 @@ def requests(draw):
     found = shuffler.sample(turns, k=min(len(turns), draw(st.integers(0, 8))))
     hits = tuple(Hit(turn, 1.0 - place / 10, "hot") for place, turn in enumerate(found))
     span = sorted((draw(st.integers(0, 25)), draw(st.integers(0, 25))))
-    summary = Summary("here", draw(texts), *span, 1, "v", "h", 1, NOW, NOW + draw(st.sampled_from([0, 1])))
+    lines = [
+        f"{draw(st.sampled_from(['2023-05-08 Ada:', 'Ada:']))} {n} kettles" for n in range(draw(st.integers(0, 9)))
+    ]
+    ranked = {
+        "ranks": tuple(shuffler.sample(range(len(lines)), len(lines))),
+        "line_seqs": tuple(shuffler.choices(range(30), k=len(lines))),
+    }
+    said = "\n".join(lines) or draw(texts)
+    summary = Summary("here", said, *span, 1, "v", "h", 1, NOW, NOW + draw(st.sampled_from([0, 1])), **ranked)
     keys = draw(st.lists(texts, max_size=4, unique=True))
     return ContextInputs(
         session="here",
@@ -110,6 +123,21 @@ def flat(value):
     return "\n".join(filter(None, map(flat, value)))
 
 
+def recounted(built):
+    """Tokens of a page by the encoding itself: every string that is written, calls as compact JSON, and 4 a message."""
+    written = [built.system, built.text]
+    for message in built.messages:
+        content = message["content"]
+        for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+            if block["type"] == "tool_use":
+                block = {"text": json.dumps(block, ensure_ascii=False, separators=(",", ":"))}
+            written += [block.get("text"), block.get("tool_use_id"), block.get("content")]
+        calls = message.get("tool_calls")
+        written += [message.get("tool_call_id")]
+        written += [calls and json.dumps(calls, ensure_ascii=False, separators=(",", ":"))]
+    return 4 * len(built.messages) + sum(len(ENCODING.encode_ordinary(text)) for text in written if text)
+
+
 def is_shown(turn, text):
     """Each content begins with a number of its own."""
     return f"<{turn.seq}> " in text
@@ -134,6 +162,9 @@ def test_context_keeps_every_promise(tokenizer, inputs, layout):
     text = flat([built.system, built.messages, built.text])
     assert built.total_tokens == sum(use.tokens for use in built.zones.values()) <= inputs.budget_tokens
     assert min(use.tokens for use in built.zones.values()) >= 0
+    assert json.loads(bytes(built.written)) == json.loads(msgspec.json.encode(built.messages))
+    if tokenizer.name == "o200k_base":
+        assert built.total_tokens == recounted(built)
     assert text.endswith(inputs.query)
     assert msgspec.json.encode(build_context(inputs, layout, tokenizer)) == msgspec.json.encode(built)
     _check_turns(inputs, built, text)
