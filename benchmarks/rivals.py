@@ -14,12 +14,15 @@ from benchmarks import peers as peers_program
 from benchmarks.load import Slice, Target
 from benchmarks.programs import READY_S, Ports, Program, ProgramFailed, quiet
 from benchmarks.report import Row, key_of, rounded
-from benchmarks.workload import Corpus, short_texts
+from benchmarks.workload import NUMBER, Corpus, short_texts
 from serve_app.client.http import Json
 
 FORMATS = ("fp32", "bf16")
 INFINITY_FORMATS = {"fp32": "float32", "bf16": "bfloat16"}
 INFINITY_MODEL = "m"
+FIRST_NUMBER = 100_000_000
+"""As long as the numbers that the load generator puts in."""
+
 TORCH_GRACE_S = 60.0
 CPUINFO = Path("/proc/cpuinfo")
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
@@ -65,7 +68,8 @@ class Rivals:
 def start_ceilings(corpus: Corpus, folder: Path, ports: Ports, python: str, programs: ExitStack) -> dict[str, Target]:
     turns = folder / "turns.json"
     pairs = [(entry.user, text) for entry, text in zip(corpus.entries, corpus.texts, strict=True)]
-    turns.write_text(json.dumps({"turns": pairs, "short": short_texts()}))
+    short = [text.replace(NUMBER, str(FIRST_NUMBER + at)) for at, text in enumerate(short_texts())]
+    turns.write_text(json.dumps({"turns": pairs, "short": short}))
     targets, started = {}, []
     for number_format in FORMATS:
         port = ports.take()
