@@ -47,7 +47,7 @@ class Figure:
     void: tuple[str, ...] = ()
     missing: str = ""
     note: str = ""
-    detail: Mapping[str, float] | None = None
+    detail: Mapping[str, float | None] | None = None
 
 
 SEARCH_1 = Row("text search, 1 client", "/s", "ceiling", {"local": 0.85, "ray": 0.75})
@@ -110,8 +110,8 @@ def faults(measured: Json) -> list[str]:
     """Rows that are void, of all engines."""
     return [
         f"{engine}: {key}: {', '.join(cell['void'])}"
-        for engine, cells in measured["engines"].items()
-        for key, cell in cells.items()
+        for engine, told in measured["engines"].items()
+        for key, cell in told["rows"].items()
         if cell["void"]
     ]
 
@@ -120,8 +120,8 @@ def missed(measured: Json) -> list[str]:
     """Rows whose bar is missed, of all engines."""
     return [
         f"{engine}: {key}"
-        for engine, cells in measured["engines"].items()
-        for key, cell in cells.items()
+        for engine, told in measured["engines"].items()
+        for key, cell in told["rows"].items()
         if cell["met"] is False
     ]
 
@@ -144,7 +144,7 @@ def table(measured: Json) -> str:
     columns = "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
     lines.append(" " * (NAME_WIDTH + CELL_WIDTH) + columns * len(engines))
     for row in ROWS:
-        cells = [measured["engines"][engine][key_of(row)] for engine in engines]
+        cells = [measured["engines"][engine]["rows"][key_of(row)] for engine in engines]
         lines.append(f"{key_of(row):<{NAME_WIDTH}}{row.unit:<{CELL_WIDTH}}" + "".join(map(_cells, cells)))
     lines += ["", *_ceilings(measured["ceilings"]), *_notes(measured)]
     return "\n".join(line.rstrip() for line in lines)
@@ -186,8 +186,8 @@ def _ceilings(ceilings: Json) -> Iterable[str]:
 def _notes(measured: Json) -> Iterable[str]:
     yield ""
     yield "✗ misses its bar   ! void   - not measured or nothing to compare with"
-    for engine, cells in measured["engines"].items():
-        for key, cell in cells.items():
+    for engine, told in measured["engines"].items():
+        for key, cell in told["rows"].items():
             if cell["note"]:
                 yield f"{engine}: {key}: {cell['note']}"
     yield from (f"void: {fault}" for fault in faults(measured))

@@ -10,7 +10,6 @@ from statistics import median
 
 import httpx
 
-from benchmarks import peers as peers_program
 from benchmarks.load import Slice, Target
 from benchmarks.programs import READY_S, Ports, Program, ProgramFailed, quiet
 from benchmarks.report import Row, key_of, rounded
@@ -24,6 +23,16 @@ FIRST_NUMBER = 100_000_000
 """As long as the numbers that the load generator puts in."""
 
 TORCH_GRACE_S = 60.0
+PEERS_PROGRAM = Path(__file__).with_name("peers.py")
+"""Not imported: it runs in an environment of its own."""
+
+PEERS = ("chroma", "langgraph", "mem0")
+PEERS_ENVIRONMENT = {
+    "MEM0_TELEMETRY": "False",
+    "ANONYMIZED_TELEMETRY": "False",
+    "OPENAI_API_KEY": "none",
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+}
 CPUINFO = Path("/proc/cpuinfo")
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
@@ -87,13 +96,13 @@ def start_peers(corpus: Corpus, folder: Path, ports: Ports, python: str, program
     """Chroma, LangGraph's store and mem0 behind FastAPI, under the interpreter that has them, filled with the turns."""
     given, vectors = folder / "peers.json", folder / "peers.npy"
     given.write_text(json.dumps([(entry.user, entry.turn["content"]) for entry in corpus.entries]))
-    shared = [python, peers_program.__file__, "--turns", str(given), "--vectors", str(vectors)]
+    shared = [python, str(PEERS_PROGRAM), "--turns", str(given), "--vectors", str(vectors)]
     shared += ["--model", str(encoder_folder())]
-    environment = quiet(**peers_program.ENVIRONMENT, MEM0_DIR=str(folder / "mem0"))
+    environment = quiet(**PEERS_ENVIRONMENT, MEM0_DIR=str(folder / "mem0"))
     with Program("embedding for the peers", [*shared, "embed"], folder / "peers.log", **environment) as embedding:
         embedding.wait_done(READY_S)
     targets = {}
-    for name in peers_program.PEERS:
+    for name in PEERS:
         port = ports.take()
         words = [*shared, "--state", str(folder / f"peer-{name}"), "--port", str(port), name]
         program = programs.enter_context(Program(name, words, folder / f"peer-{name}.log", **environment))

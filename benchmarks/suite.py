@@ -60,9 +60,9 @@ class Sizes:
     rounds: int = 3
     slice_s: float = 1
     torch_s: float = 1.5
-    ingest_torch_s: float = 3
-    knee_s: float = 2
-    open_s: float = 10
+    ingest_torch_s: float = 2
+    knee_s: float = 1.5
+    open_s: float = 8
     corpus_turns: int | None = None
     long_turns: int = 5_000
     length_appends: int = 150
@@ -100,16 +100,20 @@ class Suite:
         self._target, self._corpus, self._load, self._rivals, self._sizes = target, corpus, load, rivals, sizes
         self._loads = Loads(corpus, f"bench-{secrets.token_hex(4)}")
         self._client = Client(target.url, target.key)
+        self.seconds: dict[str, float] = {}
+        """What each step took."""
 
     def measure(self, advance: Callable[[str], object]) -> dict[Row, Figure]:
         """Every step; one that fails makes its rows void, and the others go on. `advance` is told before each."""
         figures: dict[Row, Figure] = {}
         for name, rows in self.STEPS:
             advance(name.replace("_", " "))
+            started = time.perf_counter()
             try:
                 figures |= getattr(self, name)()
             except MemstrataError as error:
                 figures |= {row: Figure(void=(str(error),)) for row in rows}
+            self.seconds[name] = round(time.perf_counter() - started, 1)
         return figures
 
     def erase(self) -> None:

@@ -20,7 +20,7 @@ OF_THE_MACHINE = ("ms late", "load generator was the limit")
 
 def cells_of(measured: Json, engine: str) -> dict[str, Any]:
     """All rows are there, and those that need no peers have a figure."""
-    cells: dict[str, Any] = measured["engines"][engine]
+    cells: dict[str, Any] = measured["engines"][engine]["rows"]
     assert set(cells) == {key_of(row) for row in report.ROWS}
     assert "text search, 16 clients" in report.table(measured)
     return cells

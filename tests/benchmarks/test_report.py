@@ -79,7 +79,7 @@ def test_the_table_has_every_row_and_its_verdict() -> None:
         "load": "wrk",
         "ceilings": ceilings,
         "machine": {"cores": 2, "processor": "p"},
-        "engines": {"local": report.shown("local", figures), "ray": report.shown("ray", {})},
+        "engines": {"local": {"rows": report.shown("local", figures)}, "ray": {"rows": report.shown("ray", {})}},
     }
     lines = report.table(measured).splitlines()
     assert max(map(len, lines)) <= 130
