@@ -15,7 +15,7 @@ from benchmarks.load import Slice
 from serve_app.client.http import Json
 
 NOT_MEASURED = "not measured"
-NAME_WIDTH, CELL_WIDTH = 49, 9
+NAME_WIDTH, CELL_WIDTH, GAP = 49, 9, "  "
 LEAST, MOST = "≥", "≤"
 
 
@@ -140,8 +140,10 @@ def shown(engine: str, figures: Mapping[Row, Figure]) -> Json:
 def table(measured: Json) -> str:
     engines = list(measured["engines"])
     lines = [_head(measured), ""]
-    lines.append(" " * (NAME_WIDTH + CELL_WIDTH) + "".join(f"{engine:>{4 * CELL_WIDTH}}" for engine in engines))
-    columns = "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
+    lines.append(
+        " " * (NAME_WIDTH + CELL_WIDTH) + "".join(f"{engine:>{4 * CELL_WIDTH + len(GAP)}}" for engine in engines)
+    )
+    columns = GAP + "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
     lines.append(" " * (NAME_WIDTH + CELL_WIDTH) + columns * len(engines))
     for row in ROWS:
         cells = [measured["engines"][engine]["rows"][key_of(row)] for engine in engines]
@@ -163,7 +165,7 @@ def _cells(cell: Json) -> str:
     values = "".join(f"{_number(cell[name]):>{CELL_WIDTH}}" for name in ("measured", "against", "ratio"))
     bar = "" if cell["bar"] is None else f"{cell['bound']}{_number(cell['bar'], short=True)}"
     mark = "!" if cell["void"] else {True: " ", False: "✗", None: " "}[cell["met"]]
-    return f"{values}{bar:>{CELL_WIDTH - 1}}{mark}"
+    return f"{GAP}{values}{bar:>{CELL_WIDTH - 1}}{mark}"
 
 
 def _number(value: float | None, *, short: bool = False) -> str:

@@ -62,8 +62,11 @@ class Rivals:
         """The encoder alone, on "turns" or "short" texts: texts a second."""
         url = f"{self.ceilings[number_format].url}/torch"
         asked = {"texts": texts, "seconds": seconds}
-        answer = httpx.post(url, json=asked, timeout=seconds + TORCH_GRACE_S, trust_env=False)
-        return Slice(answer.raise_for_status().json()["rate"], 0.0, 0.0, 0, 0.0)
+        try:
+            answer = httpx.post(url, json=asked, timeout=seconds + TORCH_GRACE_S, trust_env=False).raise_for_status()
+        except httpx.HTTPError as error:
+            raise ProgramFailed(f"the ceiling in {number_format}: {error}") from error
+        return Slice(answer.json()["rate"], 0.0, 0.0, 0, 0.0)
 
     def told(self) -> Json:
         """What the ceilings reached: the median of all slices, by row and number format."""
@@ -112,11 +115,20 @@ def start_peers(corpus: Corpus, folder: Path, ports: Ports, python: str, program
 
 
 def start_infinity(command: str, folder: Path, ports: Ports, programs: ExitStack) -> dict[str, Target]:
-    targets = {}
-    for number_format, theirs in INFINITY_FORMATS.items():
+    """One process a number format, but for those that are only emulated: they are far behind the other."""
+    emulated, targets = _emulated_formats(), {}
+    for number_format in (name for name in FORMATS if name not in emulated):
         port = ports.take()
         words = [command, "v2", "--model-id", str(encoder_folder()), "--served-model-name", INFINITY_MODEL]
-        words += ["--engine", "torch", "--device", "cpu", "--dtype", theirs, "--no-bettertransformer"]
+        words += [
+            "--engine",
+            "torch",
+            "--device",
+            "cpu",
+            "--dtype",
+            INFINITY_FORMATS[number_format],
+            "--no-bettertransformer",
+        ]
         words += ["--no-model-warmup", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
         environment = quiet(INFINITY_ANONYMOUS_USAGE_STATS="0")
         log = folder / f"infinity-{number_format}.log"

@@ -73,7 +73,7 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(
-    rounds=1, torch_s=0.3, ingest_torch_s=0.5, knee_s=0.5, open_s=2, corpus_turns=120, long_turns=200,
+    rounds=1, torch_s=0.3, ingest_torch_s=0.3, knee_s=0.3, open_s=1, corpus_turns=100, long_turns=200,
     length_appends=20, batches=20, emulated=False,
 )  # fmt: skip
 
@@ -283,7 +283,10 @@ class Suite:
     def _index(self, user: str, session: str, turns: list[Json]) -> None:
         """Append, and wait for the vectors. Turns that are there already are waited for all the same."""
         for _ in range(INDEXED_TRIES):
-            if self._client.append(user, session, turns, wait="indexed")["index_state"] == "indexed":
+            answer = self._client.append(user, session, turns, wait="indexed")
+            if any(result["status"] == "rejected" for result in answer["results"]):
+                raise NotIndexed(f"turns of {session} were rejected")
+            if answer["index_state"] == "indexed":
                 return
         raise NotIndexed(f"turns of {session} have no vectors yet")
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import core, report
+from benchmarks.load import Load, Target
 from benchmarks.report import key_of
+from benchmarks.rivals import FORMATS, Rivals
+from benchmarks.suite import Suite
+from benchmarks.workload import read_corpus
 from serve_app import cli
 from serve_app.client.http import Json
 from tests.api.running import Running
+from tests.client.answering import Answering
 
 OF_PEERS = {*report.SEARCH_OF_PEERS.values(), report.ADD_1, report.ADD_16, report.EMBED_TURNS}
 OF_THE_MACHINE = ("ms late", "load generator was the limit")
@@ -46,13 +53,34 @@ def test_quick_has_every_row(engine: str, capsys: pytest.CaptureFixture[str]) ->
     assert set(measured["ceilings"]["rates"]) >= {key_of(report.SEARCH_1), key_of(report.INGEST)}
 
 
-def test_a_running_service_is_left_as_it_was(service: Running) -> None:
+def test_what_was_written_is_erased(service: Running, tmp_path: Path) -> None:
+    """Every step, against a ceiling that answers anything at once."""
     service.append("ada", "s", "Rex digs up tulips")
-    sizes = core.Sizes(**{**vars(core.QUICK), "corpus_turns": 60, "open_s": 1.0, "batches": 3})
-    options = core.Options(engines=("service",), url=service.listen(), key=service.key, sizes=sizes)
-    cells = cells_of(core.measure(options), "service")
-    assert cells[key_of(report.SEARCH_16)]["measured"] > 0
-    assert cells[key_of(report.START)]["measured"] is None
-    shards = service.ok("GET", "/v1/admin/stats")["shards"]
-    assert sum(shard["turns_in_memory"] for shard in shards) == 1
+    sizes = replace(core.QUICK, slice_s=0.2, knee_s=0.2, open_s=0.5, batches=3, length_appends=2)
+    with Answering({"/": [(200, {}, {"rate": 1.0})]}) as ceiling:
+        rivals = Rivals(dict.fromkeys(FORMATS, Target(ceiling.url)), {}, {})
+        corpus = read_corpus(core.GOLDEN, 60)
+        suite = Suite(Target(service.listen(), service.key), corpus, Load(tmp_path), rivals, sizes)
+        figures = suite.measure(lambda step: None)
+    assert set(figures) == set(report.ROWS) - {report.MEMORY, report.START, *report.SEARCH_OF_PEERS.values()}
+    assert turns_in_memory(service) > sizes.long_turns
+    suite.erase()
+    assert turns_in_memory(service) == 1
     assert service.found("ada", "tulips") == ["Rex digs up tulips"]
+
+
+def test_a_step_that_fails_makes_its_rows_void_and_no_others(tmp_path: Path) -> None:
+    """Here every append is refused."""
+    sizes = replace(core.QUICK, slice_s=0.2, knee_s=0.2, open_s=0.5, batches=3)
+    with Answering({"/v1/sessions": [(422, {}, {"code": "no"})], "/": [(200, {}, {"rate": 1.0})]}) as refusing:
+        rivals = Rivals(dict.fromkeys(FORMATS, Target(refusing.url)), {}, {})
+        suite = Suite(Target(refusing.url), read_corpus(core.GOLDEN, 60), Load(tmp_path), rivals, sizes)
+        figures = suite.measure(lambda step: None)
+    assert "422" in figures[report.INGEST].void[0]
+    assert "422" in figures[report.LENGTH].void[0]
+    assert figures[report.APPEND].void
+    assert figures[report.SEARCH_16].ratio
+
+
+def turns_in_memory(service: Running) -> int:
+    return sum(shard["turns_in_memory"] for shard in service.ok("GET", "/v1/admin/stats")["shards"])
