@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from benchmarks.load import Slice
 from serve_app.client.http import Json
 
-NOT_MEASURED = "not measured"
+NOT_MEASURED, NO_ANSWERS = "not measured", "no answers"
 NAME_WIDTH, CELL_WIDTH, GAP = 49, 9, "  "
 LEAST, MOST = "≥", "≤"
 
@@ -91,11 +91,11 @@ def compared(measured: Sequence[Slice], rivals: Sequence[Sequence[Slice]], *, up
     void = {fault for one in measured for fault in one.all_faults}
     void |= {fault for one in against for fault in (one.faults if upper_bound else one.all_faults)}
     own = statistics.median(one.rate for one in measured)
+    best = [max(one.rate for one in ran) for ran in rounds if ran]
+    if not min([own, *best]):
+        return Figure(own, void=(*sorted(void), NO_ANSWERS))
     if not rivals:
         return Figure(own, void=tuple(sorted(void)), missing=NOT_MEASURED)
-    best = [max(one.rate for one in ran) for ran in rounds]
-    if not min([own, *best]):
-        return Figure(own, void=(*sorted(void), "no answers"))
     ratio = statistics.median(one.rate / rate for one, rate in zip(measured, best, strict=True))
     held_back = upper_bound and any(one.bound_by_generator for one in against)
     note = "ratio is an upper bound: the load generator held back the no-op" if held_back else ""
