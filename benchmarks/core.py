@@ -98,7 +98,7 @@ def _of_engine(
         finally:
             if options.url:
                 suite.erase()
-    return report.shown(engine, figures)
+    return {"rows": report.shown(engine, figures), "step_seconds": suite.seconds}
 
 
 @contextmanager

@@ -15,13 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-PEERS = ("chroma", "langgraph", "mem0")
-ENVIRONMENT = {
-    "MEM0_TELEMETRY": "False",
-    "ANONYMIZED_TELEMETRY": "False",
-    "OPENAI_API_KEY": "none",
-    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
-}
 DIMENSION = 384
 BATCH_TEXTS = 64
 
@@ -173,7 +166,7 @@ def application(peer: Any) -> Any:
 
 def main() -> None:
     words = argparse.ArgumentParser()
-    words.add_argument("what", choices=("embed", *PEERS))
+    words.add_argument("what", choices=("embed", *KINDS))
     for name in ("turns", "vectors", "model", "state"):
         words.add_argument(f"--{name}", type=Path)
     words.add_argument("--port", type=int)

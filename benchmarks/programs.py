@@ -8,6 +8,7 @@ stands in for them.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import signal
@@ -29,8 +30,9 @@ READY_POLL_S = 0.1
 STOP_S = 40.0
 """After a signal; Ray takes some seconds."""
 
-KILLED_S = 10.0
+KILLED_S, KILL_POLL_S = 10.0, 0.02
 LOG_CHARACTERS = 2_000
+PORT_MAX = 1 << 16
 MARK = "MEMSTRATA_BENCH_MARK"
 PROC = Path("/proc")
 
@@ -102,9 +104,12 @@ class Program:
 
     def _kill(self) -> None:
         assert self._process is not None
-        for process in list(self._processes()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process.name), signal.SIGKILL)
+        end = time.monotonic() + KILLED_S
+        while (left := list(self._processes())) and time.monotonic() < end:
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process.name), signal.SIGKILL)
+            time.sleep(KILL_POLL_S)
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(KILLED_S)
@@ -146,22 +151,29 @@ class Service(Program):
 
 
 class Ports:
-    """Free ports of loopback: any, or from `first` upwards."""
+    """Free ports of loopback: any, or from `first` upwards. None is given twice."""
 
     def __init__(self, first: int) -> None:
-        self._next = first
+        self._first = first
+        self._taken: set[int] = set()
 
     def take(self) -> int:
-        while True:
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", self._next))
-                    return int(probe.getsockname()[1])
-                except OSError:
-                    if not self._next:
-                        raise
-                finally:
-                    self._next += bool(self._next)
+        for number in range(self._first, PORT_MAX) if self._first else itertools.repeat(0):
+            if number not in self._taken and (port := _free_port(number)) not in {None, *self._taken}:
+                assert port is not None
+                self._taken.add(port)
+                return port
+        raise ProgramFailed(f"no port from {self._first} upwards is free")
+
+
+def _free_port(number: int) -> int | None:
+    """`number`, or any where it is 0."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", number))
+        except OSError:
+            return None
+        return int(probe.getsockname()[1])
 
 
 def _answers(url: str) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from benchmarks.load import Slice
 from serve_app.client.http import Json
 
-NOT_MEASURED = "not measured"
-NAME_WIDTH, CELL_WIDTH = 49, 9
+NOT_MEASURED, NO_ANSWERS = "not measured", "no answers"
+NAME_WIDTH, CELL_WIDTH, GAP = 49, 9, "  "
 LEAST, MOST = "≥", "≤"
 
 
@@ -47,7 +47,7 @@ class Figure:
     void: tuple[str, ...] = ()
     missing: str = ""
     note: str = ""
-    detail: Mapping[str, float] | None = None
+    detail: Mapping[str, float | None] | None = None
 
 
 SEARCH_1 = Row("text search, 1 client", "/s", "ceiling", {"local": 0.85, "ray": 0.75})
@@ -91,11 +91,11 @@ def compared(measured: Sequence[Slice], rivals: Sequence[Sequence[Slice]], *, up
     void = {fault for one in measured for fault in one.all_faults}
     void |= {fault for one in against for fault in (one.faults if upper_bound else one.all_faults)}
     own = statistics.median(one.rate for one in measured)
+    best = [max(one.rate for one in ran) for ran in rounds if ran]
+    if not min([own, *best]):
+        return Figure(own, void=(*sorted(void), NO_ANSWERS))
     if not rivals:
         return Figure(own, void=tuple(sorted(void)), missing=NOT_MEASURED)
-    best = [max(one.rate for one in ran) for ran in rounds]
-    if not min([own, *best]):
-        return Figure(own, void=(*sorted(void), "no answers"))
     ratio = statistics.median(one.rate / rate for one, rate in zip(measured, best, strict=True))
     held_back = upper_bound and any(one.bound_by_generator for one in against)
     note = "ratio is an upper bound: the load generator held back the no-op" if held_back else ""
@@ -110,8 +110,8 @@ def faults(measured: Json) -> list[str]:
     """Rows that are void, of all engines."""
     return [
         f"{engine}: {key}: {', '.join(cell['void'])}"
-        for engine, cells in measured["engines"].items()
-        for key, cell in cells.items()
+        for engine, told in measured["engines"].items()
+        for key, cell in told["rows"].items()
         if cell["void"]
     ]
 
@@ -120,8 +120,8 @@ def missed(measured: Json) -> list[str]:
     """Rows whose bar is missed, of all engines."""
     return [
         f"{engine}: {key}"
-        for engine, cells in measured["engines"].items()
-        for key, cell in cells.items()
+        for engine, told in measured["engines"].items()
+        for key, cell in told["rows"].items()
         if cell["met"] is False
     ]
 
@@ -140,11 +140,13 @@ def shown(engine: str, figures: Mapping[Row, Figure]) -> Json:
 def table(measured: Json) -> str:
     engines = list(measured["engines"])
     lines = [_head(measured), ""]
-    lines.append(" " * (NAME_WIDTH + CELL_WIDTH) + "".join(f"{engine:>{4 * CELL_WIDTH}}" for engine in engines))
-    columns = "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
+    lines.append(
+        " " * (NAME_WIDTH + CELL_WIDTH) + "".join(f"{engine:>{4 * CELL_WIDTH + len(GAP)}}" for engine in engines)
+    )
+    columns = GAP + "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
     lines.append(" " * (NAME_WIDTH + CELL_WIDTH) + columns * len(engines))
     for row in ROWS:
-        cells = [measured["engines"][engine][key_of(row)] for engine in engines]
+        cells = [measured["engines"][engine]["rows"][key_of(row)] for engine in engines]
         lines.append(f"{key_of(row):<{NAME_WIDTH}}{row.unit:<{CELL_WIDTH}}" + "".join(map(_cells, cells)))
     lines += ["", *_ceilings(measured["ceilings"]), *_notes(measured)]
     return "\n".join(line.rstrip() for line in lines)
@@ -163,7 +165,7 @@ def _cells(cell: Json) -> str:
     values = "".join(f"{_number(cell[name]):>{CELL_WIDTH}}" for name in ("measured", "against", "ratio"))
     bar = "" if cell["bar"] is None else f"{cell['bound']}{_number(cell['bar'], short=True)}"
     mark = "!" if cell["void"] else {True: " ", False: "✗", None: " "}[cell["met"]]
-    return f"{values}{bar:>{CELL_WIDTH - 1}}{mark}"
+    return f"{GAP}{values}{bar:>{CELL_WIDTH - 1}}{mark}"
 
 
 def _number(value: float | None, *, short: bool = False) -> str:
@@ -186,8 +188,8 @@ def _ceilings(ceilings: Json) -> Iterable[str]:
 def _notes(measured: Json) -> Iterable[str]:
     yield ""
     yield "✗ misses its bar   ! void   - not measured or nothing to compare with"
-    for engine, cells in measured["engines"].items():
-        for key, cell in cells.items():
+    for engine, told in measured["engines"].items():
+        for key, cell in told["rows"].items():
             if cell["note"]:
                 yield f"{engine}: {key}: {cell['note']}"
     yield from (f"void: {fault}" for fault in faults(measured))

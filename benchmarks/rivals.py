@@ -10,17 +10,29 @@ from statistics import median
 
 import httpx
 
-from benchmarks import peers as peers_program
 from benchmarks.load import Slice, Target
 from benchmarks.programs import READY_S, Ports, Program, ProgramFailed, quiet
 from benchmarks.report import Row, key_of, rounded
-from benchmarks.workload import Corpus, short_texts
+from benchmarks.workload import NUMBER, Corpus, short_texts
 from serve_app.client.http import Json
 
 FORMATS = ("fp32", "bf16")
 INFINITY_FORMATS = {"fp32": "float32", "bf16": "bfloat16"}
 INFINITY_MODEL = "m"
+FIRST_NUMBER = 100_000_000
+"""As long as the numbers that the load generator puts in."""
+
 TORCH_GRACE_S = 60.0
+PEERS_PROGRAM = Path(__file__).with_name("peers.py")
+"""Not imported: it runs in an environment of its own."""
+
+PEERS = ("chroma", "langgraph", "mem0")
+PEERS_ENVIRONMENT = {
+    "MEM0_TELEMETRY": "False",
+    "ANONYMIZED_TELEMETRY": "False",
+    "OPENAI_API_KEY": "none",
+    "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
+}
 CPUINFO = Path("/proc/cpuinfo")
 BF16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
@@ -50,8 +62,11 @@ class Rivals:
         """The encoder alone, on "turns" or "short" texts: texts a second."""
         url = f"{self.ceilings[number_format].url}/torch"
         asked = {"texts": texts, "seconds": seconds}
-        answer = httpx.post(url, json=asked, timeout=seconds + TORCH_GRACE_S, trust_env=False)
-        return Slice(answer.raise_for_status().json()["rate"], 0.0, 0.0, 0, 0.0)
+        try:
+            answer = httpx.post(url, json=asked, timeout=seconds + TORCH_GRACE_S, trust_env=False).raise_for_status()
+        except httpx.HTTPError as error:
+            raise ProgramFailed(f"the ceiling in {number_format}: {error}") from error
+        return Slice(answer.json()["rate"], 0.0, 0.0, 0, 0.0)
 
     def told(self) -> Json:
         """What the ceilings reached: the median of all slices, by row and number format."""
@@ -65,7 +80,8 @@ class Rivals:
 def start_ceilings(corpus: Corpus, folder: Path, ports: Ports, python: str, programs: ExitStack) -> dict[str, Target]:
     turns = folder / "turns.json"
     pairs = [(entry.user, text) for entry, text in zip(corpus.entries, corpus.texts, strict=True)]
-    turns.write_text(json.dumps({"turns": pairs, "short": short_texts()}))
+    short = [text.replace(NUMBER, str(FIRST_NUMBER + at)) for at, text in enumerate(short_texts())]
+    turns.write_text(json.dumps({"turns": pairs, "short": short}))
     targets, started = {}, []
     for number_format in FORMATS:
         port = ports.take()
@@ -83,13 +99,13 @@ def start_peers(corpus: Corpus, folder: Path, ports: Ports, python: str, program
     """Chroma, LangGraph's store and mem0 behind FastAPI, under the interpreter that has them, filled with the turns."""
     given, vectors = folder / "peers.json", folder / "peers.npy"
     given.write_text(json.dumps([(entry.user, entry.turn["content"]) for entry in corpus.entries]))
-    shared = [python, peers_program.__file__, "--turns", str(given), "--vectors", str(vectors)]
+    shared = [python, str(PEERS_PROGRAM), "--turns", str(given), "--vectors", str(vectors)]
     shared += ["--model", str(encoder_folder())]
-    environment = quiet(**peers_program.ENVIRONMENT, MEM0_DIR=str(folder / "mem0"))
+    environment = quiet(**PEERS_ENVIRONMENT, MEM0_DIR=str(folder / "mem0"))
     with Program("embedding for the peers", [*shared, "embed"], folder / "peers.log", **environment) as embedding:
         embedding.wait_done(READY_S)
     targets = {}
-    for name in peers_program.PEERS:
+    for name in PEERS:
         port = ports.take()
         words = [*shared, "--state", str(folder / f"peer-{name}"), "--port", str(port), name]
         program = programs.enter_context(Program(name, words, folder / f"peer-{name}.log", **environment))
@@ -99,11 +115,20 @@ def start_peers(corpus: Corpus, folder: Path, ports: Ports, python: str, program
 
 
 def start_infinity(command: str, folder: Path, ports: Ports, programs: ExitStack) -> dict[str, Target]:
-    targets = {}
-    for number_format, theirs in INFINITY_FORMATS.items():
+    """One process a number format, but for those that are only emulated: they are far behind the other."""
+    emulated, targets = _emulated_formats(), {}
+    for number_format in (name for name in FORMATS if name not in emulated):
         port = ports.take()
         words = [command, "v2", "--model-id", str(encoder_folder()), "--served-model-name", INFINITY_MODEL]
-        words += ["--engine", "torch", "--device", "cpu", "--dtype", theirs, "--no-bettertransformer"]
+        words += [
+            "--engine",
+            "torch",
+            "--device",
+            "cpu",
+            "--dtype",
+            INFINITY_FORMATS[number_format],
+            "--no-bettertransformer",
+        ]
         words += ["--no-model-warmup", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
         environment = quiet(INFINITY_ANONYMOUS_USAGE_STATS="0")
         log = folder / f"infinity-{number_format}.log"

@@ -28,8 +28,8 @@ BUDGET_TOKENS = 2_000
 CACHED_QUERIES = 64
 """Distinct queries where a cached vector is measured: far below what the service keeps."""
 
-SHORT_WORDS = 14
-"""About 16 tokens."""
+SHORT_WORDS = 5
+"""About 16 tokens, with the number that makes the text unique."""
 
 SHORT_TEXTS = 512
 WRITERS = 20
@@ -93,10 +93,11 @@ def indexed_text(turn: Json) -> str:
 
 
 def short_texts() -> list[str]:
-    """Texts of some sixteen tokens of made-up words of two common syllables."""
+    """Texts of made-up words of two common syllables, each to be told from the others by a number."""
     source = random.Random(SEED)
     words = [first + last for first in ("over", "under", "after", "out") for last in ("time", "line", "work", "side")]
-    return [" ".join(source.choice(words) for _ in range(SHORT_WORDS // 2)) for _ in range(SHORT_TEXTS)]
+    texts = [" ".join(source.choice(words) for _ in range(SHORT_WORDS)) for _ in range(SHORT_TEXTS)]
+    return [f"{text} {NUMBER}" for text in texts]
 
 
 class Loads:
@@ -142,7 +143,7 @@ class Loads:
         return [source.choice(kinds[at]) for at in source.choices((0, 1, 2), (6, 2, 2), k=len(self._corpus.queries))]
 
     def short_embeddings(self) -> list[Request]:
-        return [_embeddings(f"{text} {NUMBER}") for text in short_texts()]
+        return [_embeddings(text) for text in short_texts()]
 
     def turn_embeddings(self) -> list[Request]:
         return [_embeddings(f"{text} {NUMBER}") for text in self._corpus.texts]
