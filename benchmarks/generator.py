@@ -105,7 +105,7 @@ class Pool:
                 status = await asyncio.wait_for(connection.ask(raw), ANSWER_S)
                 self._idle.append(connection)
             except (OSError, TimeoutError, httptools.HttpParserError):
-                pass  # counted as an error
+                pass  # counted as an error; the connection is not used again
         return Answer(kind, status, time.perf_counter() - intended, sent - intended)
 
     async def _connection(self) -> Connection:

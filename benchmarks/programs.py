@@ -32,6 +32,9 @@ STOP_S = 40.0
 
 KILLED_S, KILL_POLL_S = 10.0, 0.02
 LOG_CHARACTERS = 2_000
+IDLE_S = 1.0
+"""From ready to the weighing of what is idle."""
+
 PORT_MAX = 1 << 16
 MARK = "MEMSTRATA_BENCH_MARK"
 PROC = Path("/proc")
@@ -119,7 +122,7 @@ class Program:
 
 
 class Service(Program):
-    """`memstrata serve` on a store of its own. `start_s` and `idle_bytes` are taken as soon as it is ready."""
+    """`memstrata serve` on a store of its own. `start_s` and `idle_bytes` are taken when it is ready."""
 
     def __init__(self, engine: str, folder: Path, port: int) -> None:
         self._data, self._port = folder / f"data-{engine}", port
@@ -138,6 +141,7 @@ class Service(Program):
             self.__exit__(None, None, None)
             raise
         self.start_s = time.perf_counter() - started
+        time.sleep(IDLE_S)
         self.idle_bytes = self.memory_bytes()
         return self
 

@@ -127,7 +127,7 @@ def _core(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", type=Path, help="folder with conversations.jsonl and queries.jsonl; else the golden")
     command.add_argument("--url", help="measure a running service instead; rows that need a start are left out")
     command.add_argument("--key", help="its API key; else MEMSTRATA_KEY")
-    command.add_argument("--peers", metavar="PYTHON", help="interpreter that has chromadb, langgraph, mem0ai, fastapi")
+    command.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers (docs/performance.md)")
     command.add_argument("--infinity", metavar="PROGRAM", help="infinity_emb, to compare embeddings with")
     command.add_argument("--port", type=int, default=0, help="first of the ports that are used (0: any that are free)")
     command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how fast")

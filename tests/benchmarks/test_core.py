@@ -94,3 +94,31 @@ def test_a_step_that_fails_makes_its_rows_void_and_no_others(service: Running, t
 
 def turns_in_memory(service: Running) -> int:
     return sum(shard["turns_in_memory"] for shard in service.ok("GET", "/v1/admin/stats")["shards"])
+
+
+@pytest.mark.parametrize(
+    ("figure", "more", "status"),
+    [
+        (Figure(9, 10, 0.9), ["--bars"], 0),
+        (Figure(1, 10, 0.1), [], 0),
+        (Figure(1, 10, 0.1), ["--bars"], 1),
+        (Figure(9, 10, 0.9, void=("3 errors",)), [], 1),
+    ],
+    ids=["above its bar", "below, not asked", "below", "void"],
+)
+def test_the_exit_status(
+    figure: Figure, more: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"data": "d", "turns": 1, "users": 1, "seconds": 1.0, "load": "wrk"}
+    told |= {"machine": {"cores": 2, "processor": "p"}, "ceilings": {"formats": [], "emulated": [], "rates": {}}}
+    rows = report.shown("local", {report.SEARCH_1: figure})
+    monkeypatch.setattr(core, "measure", lambda options: {**told, "engines": {"local": {"rows": rows}}})
+    assert cli.main(["bench", "core", "--json", *more]) == status
+    out = capsys.readouterr().out.splitlines()
+    assert json.loads(out[-1])["engines"]["local"]["rows"] == json.loads(json.dumps(rows))
+    assert any(line.startswith(key_of(report.SEARCH_1)) for line in out)
+
+
+def test_an_engine_that_is_not_there_is_exit_2() -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "core", "--engine", "local,steam"])
