@@ -15,7 +15,7 @@ much shorter batches cost throughput."""
 FIRST_TOKENS = 512
 """Of a batch, until something is known."""
 
-TOKENS_MIN = 256
+TOKENS_MIN = 384
 """Of a batch, however slow the device seems: a stall must not make it slower still."""
 
 TELLING_TOKENS = 64
