@@ -21,7 +21,16 @@ import msgspec
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import Overloaded
 from serve_app.models.pace import Pace
-from serve_app.models.waiting import CountedVectors, PassageCall, PassageQueue, Query, QueryKey, QueryQueue, Vector, cost_of
+from serve_app.models.waiting import (
+    CountedVectors,
+    PassageCall,
+    PassageQueue,
+    Query,
+    QueryKey,
+    QueryQueue,
+    Vector,
+    cost_of,
+)
 from serve_app.ports import Embedder, Vectors
 
 __all__ = ["EmbedCounters", "EmbedLimits", "EmbedService", "Vector"]
