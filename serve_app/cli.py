@@ -14,6 +14,7 @@ import shlex
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
 from serve_app.demo.tour import READY_S, Tour, take_tour
 from serve_app.errors import MemstrataError
+from serve_app.ports import Embedder
 
 if TYPE_CHECKING:
     from benchmarks import core
@@ -67,15 +69,33 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
         return local.serve(compose, args.host, args.port, greet)
     from serve_app.deployments import engine
 
-    return engine.serve(compose, args.host, args.port, greet)
+    open_encoder = partial(open_service_encoder, args.data, args.config) if _encoder_apart(args.config) else None
+    return engine.serve(compose, args.host, args.port, greet, open_encoder=open_encoder)
 
 
-def compose_service(data: Path, config: Path | None) -> AsgiService:
+def compose_service(data: Path, config: Path | None, **parts: Any) -> AsgiService:
     """The service of a data folder. Its modules (models, tables) are loaded here, in the process that runs it."""
     from serve_app.config import load_settings
     from serve_app.service import Service
 
-    return Service(load_settings(data, config))
+    return Service(load_settings(data, config), **parts)
+
+
+def open_service_encoder(data: Path, config: Path | None) -> Embedder:
+    """The encoder of a data folder's service, in the process that runs it."""
+    from serve_app.config import load_settings
+    from serve_app.models.embed import open_embedder
+
+    return open_embedder(load_settings(data, config).encoder)
+
+
+def _encoder_apart(config: Path | None) -> bool:
+    """A glance at one setting, without the modules that know them all. What is wrong in the file the service tells."""
+    try:
+        encoder = tomllib.loads(config.read_text("utf-8")).get("encoder") if config else None
+    except (OSError, ValueError):
+        return False
+    return isinstance(encoder, dict) and encoder.get("placement") == "deployment"
 
 
 def create_key(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -31,7 +31,7 @@ from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
-from serve_app.memory.encoding import Encoding
+from serve_app.memory.encoding import Encoding, Queues
 from serve_app.memory.lane import Lane
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -47,7 +47,7 @@ from serve_app.stores.log import Recovery, ShardLog
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.housekeeping import Housekeeper
-from serve_app.write.indexer import Indexer
+from serve_app.write.indexer import Indexer, PassageEncoder
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -63,6 +63,12 @@ HOLE_LOOKS = 2
 
 WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
+
+
+class EncoderQueues(Queues, PassageEncoder, Protocol):
+    """What requests and the indexer ask of the encoder, and its end."""
+
+    def close(self) -> None: ...
 
 
 class StoreForm(msgspec.Struct, frozen=True):
@@ -89,7 +95,10 @@ class Stores(NamedTuple):
 
 
 class Service:
-    """`encoder` and `segments` open the models and the logs; other ones than these are for tests."""
+    """`encoder` and `segments` open the models and the logs; other ones than these are for tests.
+
+    `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
+    """
 
     def __init__(
         self,
@@ -97,11 +106,13 @@ class Service:
         *,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         segments: Callable[[str, Mapping[str, str]], SegmentStore] = open_segments,
+        queues: Callable[[Embedder], EncoderQueues] | None = None,
     ) -> None:
         self._settings = settings
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_segments = segments
+        self._queues_beside = queues
         self._api: Api | None = None
         self._closing = ExitStack()
 
@@ -134,7 +145,7 @@ class Service:
         opened.callback(self._pool.shutdown)
         lane = Lane()
         opened.callback(lane.close)
-        queues = EmbedService(embedder)
+        queues = self._open_queues(embedder)
         opened.callback(queues.close)
         metrics = Metrics()
         self._indexer = Indexer(queues, embedder, meter=metrics)
@@ -164,6 +175,13 @@ class Service:
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         return Api(Routes(memory, operator, keys), keys, operator, metrics)
+
+    def _open_queues(self, embedder: Embedder) -> EncoderQueues:
+        if self._queues_beside is not None:
+            return self._queues_beside(embedder)
+        if self._settings.encoder.placement == "deployment":
+            raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
+        return EmbedService(embedder)
 
     def _show_first_key(self, keys: KeyFile) -> None:
         key = keys.ensure_first()

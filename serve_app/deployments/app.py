@@ -5,13 +5,17 @@ Plain classes are wrapped here and nowhere else; no other module of this package
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ray import serve
 from ray.serve.config import BackpressureConfig
 
-from serve_app.asgi import Compose
+from serve_app.asgi import AsgiService
 from serve_app.deployments.gateway import Gateway
+from serve_app.deployments.models import CALLS_MAX, EMBEDDER, EmbedderReplica, compose_beside
+from serve_app.ports import Embedder
 
 APPLICATION = "memstrata"
 ONGOING_REQUESTS_MAX = 256
@@ -31,11 +35,18 @@ START_TRIES = 1
 """A store that is locked or damaged is so the second time too: tell it at once."""
 
 
-def build(compose: Compose, console: Path) -> serve.Application:
-    """The application whose gateway runs `compose()`; its output goes to the pipe at `console`."""
+def build(
+    compose: Callable[..., AsgiService], console: Path, open_encoder: Callable[[], Embedder] | None = None
+) -> serve.Application:
+    """The application whose gateway runs `compose()`; its output goes to the pipe at `console`.
+
+    With `open_encoder` the encoder has a deployment of its own, and `compose` is told so by `queues`.
+    """
+    beside = [] if open_encoder is None else [_embedder(open_encoder, console)]
+    composed = partial(compose_beside, compose, APPLICATION) if beside else compose
 
     def gateway() -> Gateway:
-        return Gateway(compose, console)
+        return Gateway(composed, console)
 
     deployed = serve.deployment(
         name="Gateway",
@@ -50,4 +61,18 @@ def build(compose: Compose, console: Path) -> serve.Application:
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
         max_constructor_retry_count=START_TRIES,
     )
-    return deployed(serve.ingress(gateway)()).bind()
+    return deployed(serve.ingress(gateway)()).bind(*beside)
+
+
+def _embedder(open_encoder: Callable[[], Embedder], console: Path) -> serve.Application:
+    deployed = serve.deployment(
+        name=EMBEDDER,
+        num_replicas=1,
+        ray_actor_options={"num_cpus": 0},
+        max_ongoing_requests=CALLS_MAX,
+        health_check_period_s=HEALTH_CHECK_PERIOD_S,
+        health_check_timeout_s=HEALTH_CHECK_TIMEOUT_S,
+        graceful_shutdown_timeout_s=STOP_S,
+        graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
+    )
+    return deployed(EmbedderReplica).bind(open_encoder, console)

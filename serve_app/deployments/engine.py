@@ -12,25 +12,40 @@ from serve_app.asgi import Compose
 from serve_app.deployments.environment import Proxy
 from serve_app.deployments.lifeline import run_apart
 from serve_app.deployments.session import RaySession, StartFailed
+from serve_app.ports import Embedder
 
 
-def serve(compose: Compose, host: str, port: int, on_start: Callable[[], None], *, proxy: Proxy | None = None) -> int:
+def serve(
+    compose: Compose,
+    host: str,
+    port: int,
+    on_start: Callable[[], None],
+    *,
+    proxy: Proxy | None = None,
+    open_encoder: Callable[[], Embedder] | None = None,
+) -> int:
     """Serve on `host:port` until SIGINT or SIGTERM; gives the exit status.
 
     All of Ray lives in a child process; `on_start` is called there, before Ray starts. `compose` must be picklable.
-    `proxy` None takes the fastest that is installed.
+    `proxy` None takes the fastest that is installed. With `open_encoder` the encoder has a deployment of its own.
     """
-    return run_apart(partial(_serve_here, compose, host, port, on_start, proxy))
+    return run_apart(partial(_serve_here, partial(_run, compose, open_encoder), host, port, on_start, proxy))
 
 
-def _serve_here(compose: Compose, host: str, port: int, on_start: Callable[[], None], proxy: Proxy | None) -> int:
+def _run(compose: Compose, open_encoder: Callable[[], Embedder] | None, session: RaySession) -> None:
+    session.run(compose, open_encoder)
+
+
+def _serve_here(
+    run: Callable[[RaySession], None], host: str, port: int, on_start: Callable[[], None], proxy: Proxy | None
+) -> int:
     _on_signal(_unwind)
     try:
         with RaySession(proxy) as session:
             on_start()
             session.start(host, port)
             _on_signal(_unwind)  # again: Ray has put its own in the place
-            session.run(compose)
+            run(session)
             ended = threading.Event()
             _on_signal(lambda *_: ended.set())
             ended.wait()

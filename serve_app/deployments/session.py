@@ -13,6 +13,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,7 @@ from serve_app.deployments.console import Console
 from serve_app.deployments.environment import MUST_BE_UNSET, Proxy, ray_environment
 from serve_app.deployments.lifeline import tied_program
 from serve_app.deployments.port_block import reserve_block
+from serve_app.ports import Embedder
 
 SESSION_CPUS = 1
 OBJECT_STORE_BYTES = 80 * 1024 * 1024
@@ -66,14 +68,15 @@ class RaySession:
         )
         serve.start(http_options={"host": host, "port": port}, logging_config=QUIET)
 
-    def run(self, compose: Compose) -> None:
+    def run(self, compose: Compose, open_encoder: Callable[[], Embedder] | None = None) -> None:
         """Run the application; returns when it answers. Raises StartFailed."""
         from ray import serve
 
         from serve_app.deployments.app import APPLICATION, build
 
+        application = build(compose, self.root / "console", open_encoder)
         try:
-            serve.run(build(compose, self.root / "console"), name=APPLICATION, route_prefix="/", logging_config=QUIET)
+            serve.run(application, name=APPLICATION, route_prefix="/", logging_config=QUIET)
         except RuntimeError as error:
             raise StartFailed("the service did not start") from error
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -110,8 +110,9 @@ def _shape(config: dict[str, Any]) -> BertShape | None:
         and not any(config.get(name) for name in ("auto_map", "quantization_config", "is_decoder"))
     )
     sizes = ("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size", "vocab_size")
-    numbers = [config.get(name) for name in (*sizes, "max_position_embeddings", "type_vocab_size")]
-    if not plain or not all(isinstance(number, int) and number > 0 for number in numbers):
+    stated = [config.get(name) for name in (*sizes, "max_position_embeddings", "type_vocab_size")]
+    numbers = [number for number in stated if isinstance(number, int) and number > 0]
+    if not plain or len(numbers) < len(stated):
         return None
     layers, heads, width, inner, words, positions, types = numbers
     pad_id, epsilon = config.get("pad_token_id") or 0, float(config.get("layer_norm_eps", 1e-12))
@@ -206,7 +207,7 @@ def _layer_tensors(number: int, read: Read, copied: Read) -> list[Tensor]:
 
 def _whole_pass(
     ids: Tensor,
-    real: Optional[Tensor],
+    real: Tensor | None,
     runs: list[tuple[int, int]],
     cls: bool,
     heads: int,
@@ -240,7 +241,7 @@ def _embedded(ids: Tensor, runs: list[tuple[int, int]], epsilon: float, tensors:
 
 
 def _layer(
-    hidden: Tensor, real: Optional[Tensor], runs: list[tuple[int, int]], heads: int, epsilon: float, w: list[Tensor]
+    hidden: Tensor, real: Tensor | None, runs: list[tuple[int, int]], heads: int, epsilon: float, w: list[Tensor]
 ) -> Tensor:
     width = [hidden.size(1)]
     seen = _attention(functional.linear(hidden, w[0], w[1]), real, runs, heads)
@@ -249,7 +250,7 @@ def _layer(
     return functional.layer_norm(functional.linear(inner, w[8], w[9]) + hidden, width, w[10], w[11], epsilon)
 
 
-def _attention(fused: Tensor, real: Optional[Tensor], runs: list[tuple[int, int]], heads: int) -> Tensor:
+def _attention(fused: Tensor, real: Tensor | None, runs: list[tuple[int, int]], heads: int) -> Tensor:
     width = fused.size(1) // 3
     seen = fused.new_empty([fused.size(0), width])
     at = 0

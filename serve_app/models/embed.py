@@ -53,7 +53,9 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which encoder, and how. `None` takes what the encoder's own files state.
 
     `model` is the packaged default, a folder, a hub id, or "hash" (deterministic, no meaning: for tests).
-    All but `device` ("auto", "cpu", "cuda", "cuda:1") are part of the version: a change is a migration.
+    All but `device` ("auto", "cpu", "cuda", "cuda:1") and `placement` are part of the version: a change is a
+    migration. `placement` says where the encoder runs: inside the service's process, or in a deployment of its own,
+    which only the Ray engine has.
     """
 
     model: str = PACKAGED
@@ -63,6 +65,7 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     normalise: bool = True
     max_tokens: int | None = None
     device: str = "auto"
+    placement: Literal["inside", "deployment"] = "inside"
 
 
 def open_embedder(options: EncoderOptions | None = None) -> Embedder:

@@ -12,11 +12,9 @@ BATCH_S = 0.08
 """Of one batch: a query that comes meanwhile waits for it. A pass costs some milliseconds however small it is, so
 much shorter batches cost throughput."""
 
-FIRST_TOKENS = 512
-"""Of a batch, until something is known."""
-
-TOKENS_MIN = 256
-"""Of a batch, however slow the device seems: a stall must not make it slower still."""
+TOKENS_MIN = 512
+"""Of a batch, by estimate, however slow the device seems: with 384 a busy machine, which looks like a slow one, lost
+another tenth of its throughput."""
 
 TELLING_TOKENS = 64
 """Smaller batches say little about the pace; the first of all also loads the weights."""
@@ -28,7 +26,7 @@ NEWEST_WEIGHS = 0.25
 class Pace:
     def __init__(self, tokens_max: int) -> None:
         self._tokens_max = tokens_max
-        self._token_s = BATCH_S / FIRST_TOKENS
+        self._token_s = BATCH_S / TOKENS_MIN
 
     @property
     def batch_tokens(self) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from torch import Tensor
 
 __all__ = ["pool"]
 
 
-def pool(hidden: Tensor, real: Optional[Tensor], cls: bool) -> Tensor:  # noqa: UP045 - TorchScript's spelling
+def pool(hidden: Tensor, real: Tensor | None, cls: bool) -> Tensor:
     """Shape (texts, width) from (texts, length, width), in float32.
 
     `real`, shape (texts, length), marks tokens that are no padding; None where all of them are real.

@@ -149,6 +149,25 @@ def test_counts_grow_with_the_text(embedder: Embedder) -> None:
     assert long - short == 3
 
 
+def test_the_pass_that_reads_counts_as_well(embedder: Embedder) -> None:
+    vectors, tokens = embedder.embed_counted(TEXTS)
+    assert np.allclose(vectors, embedder.embed(TEXTS), atol=1e-6)
+    assert tokens == embedder.count(TEXTS)
+    for cut in (long_text(8000), " " * 40_000 + "end"):
+        most = embedder.version.max_tokens
+        assert embedder.embed_counted([cut])[1][0] >= min(most, embedder.count([cut])[0])
+    assert embedder.embed_counted([])[1] == []
+
+
+def test_a_text_that_is_too_long_is_read_to_where_it_fits(minilm: TransformersEmbedder) -> None:
+    """What a text says beyond that changes nothing; up to there each word does."""
+    words = ["house"] * 254
+    whole, longer = minilm.embed([" ".join(words)])[0], minilm.embed([" ".join([*words, "river", "tree"])])[0]
+    other = minilm.embed([" ".join([*words[:-1], "river"])])[0]
+    assert np.abs(whole - longer).max() < 1e-5
+    assert np.abs(whole - other).max() > 1e-4
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 90)), min_size=1, max_size=60),
