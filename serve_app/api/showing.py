@@ -150,7 +150,7 @@ def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
         "session_id": one.session_id,
         "seq": one.seq,
         "created_at": format_time(one.created_at),
-        "score": round(one.score, 4),
+        "score": one.score,
         "tier": one.tier,
         "zone": one.zone,
     }
@@ -167,8 +167,8 @@ def shown_results(found: Sequence[Found], explain: bool) -> list[msgspec.Raw]:
 
 def shown_found(found: Found, explain: bool) -> ShownFound:
     shown = _shown(ShownFound, found.turn)
-    shown.score, shown.tier = round(found.score, 4), found.tier
-    shown.scores = {arm: round(part, 4) for arm, part in found.parts.items() if part or explain}
+    shown.score, shown.tier = found.score, found.tier
+    shown.scores = found.parts if explain else {arm: part for arm, part in found.parts.items() if part}
     return shown
 
 

@@ -87,10 +87,10 @@ class Ranking(NamedTuple):
 
     ordinals: Ints
     """Shape (k,)."""
-    scores: Floats
+    scores: NDArray[np.float64]
     """Shape (k,), rounded."""
-    parts: Floats
-    """Shape (k, len(ARMS)): what each arm added to the score."""
+    parts: NDArray[np.float64]
+    """Shape (k, len(ARMS)), rounded: what each arm added to the score."""
 
 
 def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights) -> Ranking:
@@ -105,10 +105,10 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights) -> Rank
         total += added
     steps = np.rint(total * SCORE_STEPS).astype(np.int64)
     chosen = _best(steps, np.flatnonzero(_candidates(evidence, mode)), k)
-    parts = np.zeros((len(chosen), len(ARMS)), np.float32)
+    parts = np.zeros((len(chosen), len(ARMS)))
     for arm, added in arms.items():
         parts[:, ARMS.index(arm)] = added[chosen]
-    return Ranking(chosen.astype(np.int32), (steps[chosen] / SCORE_STEPS).astype(np.float32), parts)
+    return Ranking(chosen.astype(np.int32), steps[chosen] / SCORE_STEPS, np.rint(parts * SCORE_STEPS) / SCORE_STEPS)
 
 
 def dense_window(dense: Floats, previous: Ints, following: Ints) -> Floats:
