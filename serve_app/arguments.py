@@ -24,7 +24,7 @@ or conversation_id (the user), session, dia_id (the id), speaker, text, timestam
 
 CORE_FORM = """\
 Starts the service on each engine with a store of its own, and beside it the ceiling: one process that searches and
-does nothing else. Prints one table; see docs/performance.md. Takes about six minutes, with --quick less than one."""
+does nothing else. Prints one table; see docs/performance.md. Takes some minutes, with --quick about one."""
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
