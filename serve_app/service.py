@@ -32,7 +32,6 @@ from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding, Queues
-from serve_app.memory.lane import Lane
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.refresher import Refresher
@@ -143,8 +142,6 @@ class Service:
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
-        lane = Lane()
-        opened.callback(lane.close)
         queues = self._open_queues(embedder)
         opened.callback(queues.close)
         metrics = Metrics()
@@ -165,7 +162,6 @@ class Service:
             Encoding(queues, embedder, self._pool),
             {tokenizer.name: tokenizer},
             self._pool,
-            lane,
             settings.memory,
             microseconds,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),

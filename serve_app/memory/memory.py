@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -29,7 +29,6 @@ from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, answer, retrieved_by
 from serve_app.memory.encoding import Encoding, Vector
 from serve_app.memory.expansion import resolved, stands_alone
-from serve_app.memory.lane import Lane
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
@@ -55,7 +54,6 @@ from serve_app.write.operations import (
 from serve_app.write.shard import Shard
 
 T = TypeVar("T")
-Runner = Callable[..., Awaitable[Any]]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 
 POLL_S = 0.003
@@ -63,11 +61,13 @@ POLL_S = 0.003
 
 THREADS_MAX = 256
 
-LANE_QUERY_CHARACTERS_MAX = 2_000
-LANE_RESULTS_MAX = 100
-"""A read with a longer query, or for more results, may take a while: it goes to the pool."""
+AT_ONCE_TURNS_MAX = 1_024
+AT_ONCE_RESULTS_MAX = 100
+AT_ONCE_QUERY_CHARACTERS_MAX = 1_000
+"""A read of so few turns in memory, for so few results, takes well under a millisecond: less than it costs to
+hand it to another thread, with which the loop would then fight for the interpreter's lock. It is done at once."""
 
-LANE_TOKENS_A_RESULT = 80
+TOKENS_A_RESULT = 80
 """Tokens of a context's budget that cost about as much as one result of a search."""
 
 NO_COLD_TIER = "cold: there is no cold tier yet"
@@ -88,6 +88,17 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     summary: SummaryOptions = SummaryOptions()
 
 
+class Size(NamedTuple):
+    """What a read's cost depends on beside the turns that it reads."""
+
+    query_characters: int
+    results: int
+
+    @property
+    def small(self) -> bool:
+        return self.query_characters <= AT_ONCE_QUERY_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+
+
 class Memory:
     def __init__(
         self,
@@ -97,7 +108,6 @@ class Memory:
         encoder: Encoding,
         tokenizers: Mapping[str, Tokenizer],
         pool: Executor,
-        lane: Lane,
         options: MemoryOptions,
         clock: Callable[[], int],
         versions: tuple[str, ...],
@@ -108,7 +118,6 @@ class Memory:
         self.encoder = encoder
         self._tokenizers = tokenizers
         self._pool = pool
-        self._lane = lane
         self._options = options
         self._clock = clock
         self._versions = versions
@@ -209,10 +218,10 @@ class Memory:
         started = time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
-        run = self._reader(shard, owner, len(request.query), request.k)
+        size = Size(len(request.query), request.k)
         query = request.query
         if not stands_alone(request):
-            query = await run(resolved, shard, owner.key, request, now)
+            query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
             stages.mark("expand")
         wanted = request.mode != "lexical" and query.strip() != ""
         vector, reasons = await self._vector(query, False, started, request.deadline_s) if wanted else (None, ())
@@ -225,7 +234,7 @@ class Memory:
             filters=request.filters,
             tiers=request.tiers,
         )
-        found = await run(_found, shard, owner.key, question, vector, stages)
+        found = await self._read(shard, owner, size, _found, shard, owner.key, question, vector, stages)
         missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
         degradation = Degradation("full", (*reasons, *found.reasons, *missing))
         receipt = Receipt(shard.number, shard.applied_seq)
@@ -297,10 +306,15 @@ class Memory:
             raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")
         return found
 
-    def _reader(self, shard: Shard, owner: Owner, query_characters: int, results: int) -> Runner:
-        """Where to run a read: in the lane if it is surely short and waits for nothing, else in the pool."""
-        short = query_characters <= LANE_QUERY_CHARACTERS_MAX and results <= LANE_RESULTS_MAX
-        return self._lane.run if short and shard.at_hand(owner.key) else self._in_pool
+    async def _read(self, shard: Shard, owner: Owner, size: Size, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a read: at once where it is surely short and waits for nobody, else in the pool."""
+        block = shard.at_hand(owner.key) if size.small else None
+        if block is None or len(block.turns) > AT_ONCE_TURNS_MAX or not block.lock.acquire(blocking=False):
+            return await self._in_pool(function, *arguments)
+        try:
+            return function(*arguments)
+        finally:
+            block.lock.release()
 
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)

@@ -102,10 +102,10 @@ class Shard:
         with self._loading:  # one at a time: two blocks of one owner would share its vectors
             return self._blocks.get(owner) or self._loaded(owner)
 
-    def at_hand(self, owner: str) -> bool:
-        """Whether all that is held of an owner is in memory: reading it waits for no table."""
+    def at_hand(self, owner: str) -> Block | None:
+        """The owner's block if it is here and holds all that there is: reading it waits for no table."""
         block = self._blocks.get(owner)
-        return block is not None and len(block.turns) == block.total_turns
+        return block if block is not None and len(block.turns) == block.total_turns else None
 
     def _loaded(self, owner: str) -> Block:
         """Beside folds as long as none comes in between, else between two of them."""
