@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from serve_app.api.times import format_time
+from serve_app.context.kept import Entry, Kept
 from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
 from serve_app.records import Erasure
+from serve_app.retrieve.fuse import ARMS
 from serve_app.retrieve.search import Found
+
+WRITTEN_A_GENERATION = 4_096
+WRITTEN_CHARACTERS_MAX = 2_000
+"""Turns whose encoded form is kept, twice at most, and how long they may be: some megabytes of usual turns."""
 
 
 class ShownTurn(msgspec.Struct):
@@ -160,16 +167,50 @@ def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
     return shown | {name: getattr(found, name) for name in ("role", "speaker", "content", "scores")}
 
 
+class _Written(Entry[Turn]):
+    """A turn as it stands in results, encoded, without the brace at its end."""
+
+    __slots__ = ("json",)
+
+    def __init__(self, turn: Turn, gone: Callable[[weakref.ref[Turn]], None]) -> None:
+        super().__init__(turn, gone)
+        self.json = msgspec.json.encode(shown_turn(turn))[:-1]
+
+
+_written: Kept[Turn, _Written] = Kept(_Written, WRITTEN_A_GENERATION)
+
+
+class _Finding(msgspec.Struct):
+    """What a result says beside its turn."""
+
+    kind: str
+    score: float
+    scores: dict[str, float]
+    tier: str
+
+
 def shown_results(found: Sequence[Found], explain: bool) -> list[msgspec.Raw]:
     """Each result encoded by itself: as one call many would hold every other thread up."""
-    return [msgspec.Raw(msgspec.json.encode(shown_found(one, explain))) for one in found]
+    return [_shown_result(one, explain) for one in found]
+
+
+def _shown_result(found: Found, explain: bool) -> msgspec.Raw:
+    """What is found once is likely to be found again: of a short turn the encoded form is kept as long as the turn."""
+    if len(found.turn.content) > WRITTEN_CHARACTERS_MAX or found.turn.data is not None:
+        return msgspec.Raw(msgspec.json.encode(shown_found(found, explain)))
+    finding = _Finding("turn", found.score, _scores(found, explain), found.tier)
+    return msgspec.Raw(b"%b,%b" % (_written.of(found.turn).json, msgspec.json.encode(finding)[1:]))
 
 
 def shown_found(found: Found, explain: bool) -> ShownFound:
     shown = _shown(ShownFound, found.turn)
     shown.score, shown.tier = found.score, found.tier
-    shown.scores = found.parts if explain else {arm: part for arm, part in found.parts.items() if part}
+    shown.scores = _scores(found, explain)
     return shown
+
+
+def _scores(found: Found, explain: bool) -> dict[str, float]:
+    return {arm: added for arm, added in zip(ARMS, found.added, strict=False) if added or explain}
 
 
 def shown_erasure(erasure: Erasure) -> dict[str, Any]:

@@ -267,8 +267,9 @@ class Memory:
         vector, reasons = await self._vector(retrieved_by(request), True, started, request.deadline_s)
         stages.mark("embed")
         moment = Moment(now, self._effective(now), self._versions)
-        run = self._reader(shard, owner, len(request.query), request.budget_tokens // LANE_TOKENS_A_RESULT)
-        made = await run(answer, shard, owner.key, request, vector, reasons, moment, self._layout, tokenizer, stages)
+        size = Size(len(request.query), request.budget_tokens // TOKENS_A_RESULT)
+        asked = (request, vector, reasons, moment, self._layout, tokenizer, stages)
+        made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         if request.session is not None and made.summary_expired:
             self._refresher.ask(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)

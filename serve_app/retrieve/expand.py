@@ -67,8 +67,9 @@ _CJK_DATE: Final = re.compile(
 )
 
 
-_PERHAPS_DATED: Final = re.compile("|".join([r"\d", "[月월]", *(month[:3] for month in MONTHS)]), re.I)
-"""Most queries name no date: this tells at one look."""
+_HAS_DIGIT: Final = re.compile(r"\d")
+_PERHAPS_MONTH: Final = re.compile("|".join(["[月월]", *(month[:3] for month in MONTHS)]), re.I)
+"""Most queries name no date: these tell at one look."""
 
 
 class NamedDate(NamedTuple):
@@ -123,12 +124,13 @@ def is_elliptic(query: str) -> bool:
 
 def named_date(query: str) -> NamedDate:
     """The date in a query, as far as it is spelt out: `8 May 2023`, `in May`, `2023-05-08`, `2023年5月8日`, `五月`."""
-    if not _PERHAPS_DATED.search(query):
-        return NO_DATE
-    if iso := _ISO_DATE.search(query):
+    numbered = _HAS_DIGIT.search(query)
+    if numbered and (iso := _ISO_DATE.search(query)):
         return _valid(*(int(part) if part else None for part in iso.groups()))
-    year = _YEAR.search(query)
+    year = _YEAR.search(query) if numbered else None
     named_year = int(year[1] or year[2]) if year else None
+    if not _PERHAPS_MONTH.search(query):
+        return NamedDate(named_year) if named_year else NO_DATE
     if cjk := _CJK_DATE.search(query):
         return _valid(named_year, *(_numeral(part) for part in cjk.groups()))
     return _valid(named_year, *_english_month_day(query))
@@ -138,7 +140,7 @@ def _latin_keywords(query: str) -> list[tuple[int, str]]:
     spelt = words(query)
     ranked = []
     for at, word in enumerate(spelt):
-        if any(map(str.isdigit, word)):
+        if not word.isalpha() and any(map(str.isdigit, word)):
             ranked.append((_CODE_RANK, word))
         elif is_function_word(word) or word.lower() in _ASKING or (len(word) == 1 and word.isascii()):
             continue

@@ -7,6 +7,7 @@ event loop. What is asked stands in a frozen `Question`; its vector was computed
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -16,17 +17,21 @@ from numpy.typing import NDArray
 
 from serve_app.core import Mode, Tier, Turn
 from serve_app.errors import StorageTrouble
-from serve_app.retrieve.expand import NO_DATE, named_date
+from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import ARMS, Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
-from serve_app.stores.terms import code_terms, index_terms, query_terms, read_query
+from serve_app.stores.terms import QueryTerms, code_terms, index_terms, query_terms, read_query
 from serve_app.stores.views import day_number
 
 WARM_CANDIDATES = 100
 """Turns that each arm of the tables contributes."""
+
+QUERIES_REMEMBERED = 2_048
+QUERY_CHARACTERS_REMEMBERED = 500
+"""Queries whose words are remembered, and how long they may be: some megabytes in all."""
 
 UNKNOWN = float("nan")
 """The inner product of a turn whose vector is not at hand."""
@@ -52,12 +57,16 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A result: the turn, its fused score, what each arm added, and where it was found."""
+    """A result: the turn, its fused score, where it was found, and what each of `ARMS` added."""
 
     turn: Turn
     score: float
-    parts: dict[str, float]
     tier: Tier
+    added: Sequence[float] = ()
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return dict(zip(ARMS, self.added, strict=False))
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -150,17 +159,16 @@ def _within_session(block: Block, session: str | None) -> list[Turn]:
 def _newest(block: Block, eligible: NDArray[np.bool_], k: int) -> _Hot:
     """Without a query the newest matches come first."""
     newest = np.flatnonzero(eligible)[::-1][:k]
-    found = [Found(block.turns[block.columns.seqs[ordinal]], 0.0, {}, "hot") for ordinal in newest.tolist()]
+    found = [Found(block.turns[block.columns.seqs[ordinal]], 0.0, "hot") for ordinal in newest.tolist()]
     return _Hot(found, [UNKNOWN] * len(found))
 
 
 def _evidence(
     block: Block, query: str, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
 ) -> Evidence:
-    terms = read_query(query)
+    terms, named = _read(query)
     own, window = block.columns.lexical.scores(terms.wanted, n)
     links = block.columns.lexical.links(n)
-    named = named_date(query)
     return Evidence(
         own=own,
         window=window,
@@ -174,10 +182,21 @@ def _evidence(
     )
 
 
+@lru_cache(maxsize=QUERIES_REMEMBERED)
+def _read_once(query: str) -> tuple[QueryTerms, NamedDate]:
+    return read_query(query), named_date(query)
+
+
+def _read(query: str) -> tuple[QueryTerms, NamedDate]:
+    """What the words of a query are: of a short one it is remembered for who asks the same again."""
+    read = _read_once if len(query) <= QUERY_CHARACTERS_REMEMBERED else _read_once.__wrapped__
+    return read(query)
+
+
 def _found(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> list[Found]:
     return [
-        Found(turn, score, dict(zip(ARMS, parts, strict=True)), tier)
-        for turn, score, parts, tier in zip(turns, ranking.scores.tolist(), ranking.parts.tolist(), tiers, strict=True)
+        Found(turn, score, tier, added)
+        for turn, score, added, tier in zip(turns, ranking.scores.tolist(), ranking.parts.tolist(), tiers, strict=True)
     ]
 
 
@@ -246,7 +265,7 @@ def _merged(
     ordered = [turns[seq] for seq in sorted(turns)]
     if not question.query.strip():
         newest = ordered[::-1][: question.k]
-        return [Found(turn, 0.0, {}, tiers[turn.seq]) for turn in newest]
+        return [Found(turn, 0.0, tiers[turn.seq]) for turn in newest]
     scratch, terms, codes = LexicalIndex(), query_terms(question.query), code_terms(question.query)
     for turn in ordered:
         scratch.append(index_terms(turn_text(turn)), -1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -32,6 +32,12 @@ B: Final = 0.4
 
 QUERY_TERMS_MAX: Final = 128
 """Distinct terms that a query is scored by: of a longer one the rarest in this user's turns."""
+
+IMPACT_CELLS_A_TURN: Final = 128
+"""Numbers that are kept of what terms add to scores: half a kilobyte a turn when full."""
+
+DENSE_SHARE: Final = 3
+"""A term in the windows of one turn in so many is kept with a number for every turn: an index takes twice as much."""
 
 NO_TURN: Final = -1
 
@@ -55,6 +61,40 @@ class Links(NamedTuple):
     following: Ints
 
 
+class Impact(NamedTuple):
+    """What one term adds to the score of each turn, and of each window: to `at` each, or to all where that is None."""
+
+    own: Floats
+    own_at: NDArray[np.int64] | None
+    window: Floats
+    window_at: NDArray[np.int64] | None
+
+    @property
+    def cells(self) -> int:
+        return len(self.own) + len(self.window)
+
+
+class _Impacts:
+    """Impacts of the terms that were looked for last, within a bound. They hold until the turns change."""
+
+    def __init__(self, cells_max: int) -> None:
+        self._cells_max = cells_max
+        self._cells = 0
+        self._of_terms: OrderedDict[str, Impact] = OrderedDict()
+
+    def get(self, term: str) -> Impact | None:
+        found = self._of_terms.get(term)
+        if found is not None:
+            self._of_terms.move_to_end(term)
+        return found
+
+    def put(self, term: str, impact: Impact) -> None:
+        self._of_terms[term] = impact
+        self._cells += impact.cells
+        while self._cells > self._cells_max:
+            self._cells -= self._of_terms.popitem(last=False)[1].cells
+
+
 class _Frame(NamedTuple):
     """What BM25 needs of the first n turns whatever the query is. Shape (n,) each, but for `alive`."""
 
@@ -67,6 +107,7 @@ class _Frame(NamedTuple):
     """How much the length of each turn is held against it."""
     window_norms: Floats
     """The same for each turn with its neighbours."""
+    impacts: _Impacts
 
 
 class LexicalIndex:
@@ -163,11 +204,44 @@ class LexicalIndex:
         its own score is above 0. Costs what the postings of the terms cost, and little for each turn.
         """
         n = self.size if limit is None else min(limit, self.size)
-        found = self._matches(Counter(terms), n)
-        if not len(found.weights):
-            return np.zeros(n, np.float32), np.zeros(n, np.float32)
+        own, window = np.zeros(n, np.float32), np.zeros(n, np.float32)
+        wanted = self._rarest(Counter(terms))
+        for term, impact in self._impacts(wanted, n):
+            times = np.float32(wanted[term])
+            _add(own, impact.own_at, times * impact.own)
+            _add(window, impact.window_at, times * impact.window)
+        return own, window
+
+    def _rarest(self, terms: Counter[str]) -> dict[str, int]:
+        """How often the query has each term that some turn holds: of too many terms the rarest."""
+        here = {term: times for term, times in terms.items() if term in self._postings}
+        if len(here) <= QUERY_TERMS_MAX:
+            return here
+        rarest = sorted(here, key=lambda term: (self._holding(term), term))[:QUERY_TERMS_MAX]
+        return {term: here[term] for term in rarest}
+
+    def _holding(self, term: str) -> int:
+        held = self._postings[term]
+        return 1 if isinstance(held, int) else len(held)
+
+    def _impacts(self, terms: Iterable[str], n: int) -> list[tuple[str, Impact]]:
+        """Of terms that some turn holds. The same bits whether they were kept or not, whatever else is looked for."""
         frame = self._framed(n)
-        return _own_scores(found, frame, n), _window_scores(found, frame, n)
+        kept = {term: frame.impacts.get(term) for term in terms}
+        lacking = [term for term, impact in kept.items() if impact is None]
+        made = dict(zip(lacking, self._made_impacts(lacking, frame, n), strict=True)) if lacking else {}
+        for term, impact in made.items():
+            frame.impacts.put(term, impact)
+        return [(term, impact or made[term]) for term, impact in kept.items()]
+
+    def _made_impacts(self, terms: Sequence[str], frame: _Frame, n: int) -> list[Impact]:
+        found = self._matches(terms, n)
+        added, windows = _own_impacts(found, frame), _window_impacts(found, frame, n)
+        ends = found.held.cumsum().tolist()
+        return [
+            Impact(added[start:end].copy(), found.ordinals[start:end].copy(), *_sparse(window))
+            for start, end, window in zip([0, *ends[:-1]], ends, windows, strict=True)
+        ]
 
     def coverage(self, terms: Iterable[str], limit: int | None = None) -> Floats:
         """Share of the distinct `terms` that each turn holds, 0 to 1, by ordinal."""
@@ -175,7 +249,7 @@ class LexicalIndex:
         wanted = dict.fromkeys(terms, 1)
         if not wanted:
             return np.zeros(n, np.float32)
-        holders = np.bincount(self._matches(Counter(wanted), n).ordinals, minlength=n)
+        holders = np.bincount(self._matches(list(wanted), n).ordinals, minlength=n)
         return np.asarray(holders / len(wanted), np.float32)
 
     def links(self, limit: int | None = None) -> Links:
@@ -246,20 +320,17 @@ class LexicalIndex:
             elif len(kept) < len(postings):
                 self._postings[term] = array("I", kept) if len(kept) > 1 else kept[0]
 
-    def _matches(self, terms: Counter[str], n: int) -> _Matches:
-        """Where the terms stand among the first n turns: of too many terms the rarest."""
-        rows = [(postings, term) for term in terms if (postings := self._before(term, n))]
-        rows.sort(key=lambda row: (len(row[0]), row[1]))
-        del rows[QUERY_TERMS_MAX:]
-        packed = array("I")
-        for postings, _ in rows:
+    def _matches(self, terms: Sequence[str], n: int) -> _Matches:
+        """Where the terms stand among the first n turns."""
+        packed, held = array("I"), []
+        for term in terms:
+            postings = self._before(term, n)
             packed.extend(postings)
-        held = np.array([len(postings) for postings, _ in rows], np.int64)
+            held.append(len(postings))
         flat = np.frombuffer(packed, np.uint32)
         return _Matches(
-            weights=np.array([terms[term] for _, term in rows], np.float32),
-            held=held,
-            rows=np.repeat(np.arange(len(rows)), held),
+            held=np.array(held, np.int64),
+            rows=np.repeat(np.arange(len(held)), held),
             ordinals=(flat >> _COUNT_BITS).astype(np.int64),
             counts=(flat & _COUNT_MAX).astype(np.float32),
         )
@@ -289,7 +360,15 @@ class LexicalIndex:
         before, after = (np.where(one < 0, n, one).astype(np.int64) for one in links)
         padded = np.append(lengths, np.float32(0))
         around = lengths + padded[before] + padded[after]
-        return _Frame(links, before, after, alive, _norms(lengths, alive), _norms(around, alive))
+        return _Frame(
+            links,
+            before,
+            after,
+            alive,
+            _norms(lengths, alive),
+            _norms(around, alive),
+            _Impacts(n * IMPACT_CELLS_A_TURN),
+        )
 
     def _alive(self, n: int) -> int:
         gone = len(self._removed) if n == self.size else sum(ordinal < n for ordinal in self._removed)
@@ -297,10 +376,8 @@ class LexicalIndex:
 
 
 class _Matches(NamedTuple):
-    """The postings of a query's terms: entry i says that term `rows[i]` stands `counts[i]` times in `ordinals[i]`."""
+    """The postings of some terms: entry i says that term `rows[i]` stands `counts[i]` times in `ordinals[i]`."""
 
-    weights: Floats
-    """How often the query itself has each term. Shape (terms,)."""
     held: NDArray[np.int64]
     """How many turns hold each term. Shape (terms,)."""
     rows: NDArray[np.int64]
@@ -308,29 +385,40 @@ class _Matches(NamedTuple):
     counts: Floats
 
 
-def _own_scores(found: _Matches, frame: _Frame, n: int) -> Floats:
+def _add(scores: Floats, at: NDArray[np.int64] | None, added: Floats) -> None:
+    if at is None:
+        scores += added
+    else:
+        scores[at] += added  # no place twice
+
+
+def _sparse(impact: Floats) -> tuple[Floats, NDArray[np.int64] | None]:
+    """Without the zeros, where that saves room; a copy."""
+    at = np.flatnonzero(impact)
+    return (impact.copy(), None) if len(at) * DENSE_SHARE > len(impact) else (impact[at], at)
+
+
+def _own_impacts(found: _Matches, frame: _Frame) -> Floats:
+    """One for each posting."""
     shares = found.counts / (found.counts + frame.norms[found.ordinals])
-    return np.bincount(found.ordinals, _worth(frame.alive, found.held, found)[found.rows] * shares, n).astype(
-        np.float32
-    )
+    return (_worth(frame.alive, found.held)[found.rows] * shares).astype(np.float32)
 
 
-def _window_scores(found: _Matches, frame: _Frame, n: int) -> Floats:
-    """What stands in a turn stands in its neighbours' windows, too."""
+def _window_impacts(found: _Matches, frame: _Frame, n: int) -> Floats:
+    """What stands in a turn stands in its neighbours' windows, too. Shape (terms, n)."""
     width = n + 1  # one place more, where what would go to an absent neighbour ends up
     base = found.rows * width
     before, after = frame.before[found.ordinals], frame.after[found.ordinals]
     keys = np.concatenate((base + found.ordinals, base + before, base + after))
     counts = np.concatenate((found.counts, found.counts, found.counts))
     cells = np.bincount(keys, counts, len(found.held) * width).reshape(-1, width)[:, :n]
-    worth = _worth(frame.alive, (cells > 0).sum(axis=1), found)
-    return (worth @ (cells / (cells + frame.window_norms))).astype(np.float32)
+    worth = _worth(frame.alive, (cells > 0).sum(axis=1))
+    return (worth[:, None] * (cells / (cells + frame.window_norms))).astype(np.float32)
 
 
-def _worth(alive: int, holding: NDArray[np.int64], found: _Matches) -> NDArray[np.float64]:
+def _worth(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
     """Okapi BM25 (Robertson and Zaragoza 2009): what each term adds at most, by its always positive rarity."""
-    rarity = np.log1p((alive - holding + 0.5) / (holding + 0.5))
-    return np.asarray((K1 + 1) * found.weights * rarity, np.float64)
+    return np.asarray((K1 + 1) * np.log1p((alive - holding + 0.5) / (holding + 0.5)), np.float64)
 
 
 def _norms(lengths: Floats, alive: int) -> Floats:

@@ -53,10 +53,11 @@ _MARK: Final = rf"[{_marks()}]"
 _LETTERS: Final = rf"{_LETTER}++(?:{_MARK}++{_LETTER}*+)*+"
 _WORD: Final = re.compile(rf"{_LETTERS}(?:'{_LETTERS})*+")
 _CODE: Final = re.compile(rf"(?<!{_LETTER})(?<!{_MARK}){_LETTERS}(?:[-_.:/@+#&,]{_LETTERS})++")
+_ASCII_SURFACE: Final = re.compile("[A-Za-z0-9]++(?:[-_.:/@+#&,'][A-Za-z0-9]++)*+")
 _ASCII_WORD: Final = re.compile("[a-z0-9]++(?:'[a-z0-9]++)*+")
 _ASCII_JOINT: Final = re.compile("[-_.:/@+#&,][a-z0-9]")
 _ASCII_CODE: Final = re.compile("(?<![a-z0-9])[a-z0-9]++(?:[-_.:/@+#&,][a-z0-9]++)++")
-"""The same words and codes of a folded text without other letters, found several times as fast."""
+"""The same words and codes of a text without other letters, found several times as fast."""
 
 _SURFACE: Final = re.compile(rf"{_LETTERS}(?:[-_.:/@+#&,'\u2019]{_LETTERS})*+")
 _RUN: Final = re.compile(f"[{_UNSPACED}]+")
@@ -123,9 +124,9 @@ def terms_of_each(words: Sequence[str]) -> list[frozenset[str]]:
 class QueryTerms(NamedTuple):
     """A query read once: see `index_terms`, `query_terms` and `code_terms`."""
 
-    said: list[str]
-    wanted: list[str]
-    codes: list[str]
+    said: tuple[str, ...]
+    wanted: tuple[str, ...]
+    codes: tuple[str, ...]
 
 
 def read_query(text: str) -> QueryTerms:
@@ -138,7 +139,8 @@ def read_query(text: str) -> QueryTerms:
         wanted = said + _of_other_signs(folded, singles=False)
         said = said + _of_other_signs(folded, singles=True)
     wanted = [term for term in wanted if term not in _FUNCTION_STEMS] or wanted
-    return QueryTerms(said, wanted, _code_terms(spelt, joined) if _HAS_DIGIT.search(folded) else [])
+    codes = _code_terms(spelt, joined) if _HAS_DIGIT.search(folded) else []
+    return QueryTerms(tuple(said), tuple(wanted), tuple(codes))
 
 
 def is_function_word(word: str) -> bool:
@@ -148,12 +150,12 @@ def is_function_word(word: str) -> bool:
 
 def words(text: str) -> list[str]:
     """The words of scripts that write spaces, in order and as they are written; a code is one word."""
-    return [found.group() for found in _SURFACE.finditer(text)]
+    return (_ASCII_SURFACE if text.isascii() else _SURFACE).findall(text)
 
 
 def unspaced_runs(text: str) -> list[str]:
     """The runs of Han, Kana, Hangul, Thai, Lao, Khmer and Burmese letters, in order and as they are written."""
-    return _RUN.findall(text)
+    return [] if text.isascii() else _RUN.findall(text)
 
 
 def code_terms(text: str) -> list[str]:

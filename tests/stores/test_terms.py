@@ -184,7 +184,12 @@ ANY_TEXT = st.one_of(
 
 @given(ANY_TEXT)
 def test_a_query_read_once_has_the_terms_that_are_read_apart(text: str) -> None:
-    assert tuple(read_query(text)) == (index_terms(text), query_terms(text), code_terms(text))
+    assert read_query(text) == tuple(map(tuple, (index_terms(text), query_terms(text), code_terms(text))))
+
+
+@given(st.text("aZ09 '-_.:/@+#&,!"))
+def test_plain_text_has_the_surface_forms_of_any_text(text: str) -> None:
+    assert words(f"{text} é") == [*words(text), "é"]
 
 
 @given(st.lists(ANY_TEXT))
