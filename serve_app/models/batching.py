@@ -25,10 +25,10 @@ from serve_app.models.waiting import (
     CountedVectors,
     PassageCall,
     PassageQueue,
+    Precedence,
     Query,
     QueryKey,
     QueryQueue,
-    Turns,
     Vector,
     cost_of,
 )
@@ -89,7 +89,7 @@ class EmbedService:
         self._queries = QueryQueue(self._limits.queries_waiting_max)
         self._awaited = PassageQueue(self._limits.passages_waiting_max)
         self._stored = PassageQueue(self._limits.passages_waiting_max)
-        self._turns: Turns[QueryQueue | PassageQueue] = Turns(
+        self._precedence: Precedence[QueryQueue | PassageQueue] = Precedence(
             (self._queries, self._awaited, self._stored), self._limits.batches_in_a_row_max
         )
         self._cache: OrderedDict[QueryKey, Vector] = OrderedDict()
@@ -184,8 +184,8 @@ class EmbedService:
     def _next(self) -> QueryQueue | PassageQueue | None:
         """The queue whose turn it is, as soon as anything waits; None when the service is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._turns.any_waits())
-            return None if self._closed else self._turns.next()
+            self._changed.wait_for(lambda: self._closed or self._precedence.any_waits())
+            return None if self._closed else self._precedence.next()
 
     def _embed_queries(self) -> None:
         with self._changed:

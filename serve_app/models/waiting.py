@@ -23,10 +23,10 @@ __all__ = [
     "CountedVectors",
     "PassageCall",
     "PassageQueue",
+    "Precedence",
     "Query",
     "QueryKey",
     "QueryQueue",
-    "Turns",
     "Vector",
     "cost_of",
 ]
@@ -222,7 +222,7 @@ class PassageQueue:
         return calls
 
 
-class Turns(Generic[Q]):
+class Precedence(Generic[Q]):
     """Which of several queues is served next: the first that is not empty, but none is passed over for ever."""
 
     def __init__(self, queues: Sequence[Q], in_a_row_max: int) -> None:
@@ -238,8 +238,8 @@ class Turns(Generic[Q]):
         """To be called when something waits, once a batch."""
         waiting = [at for at, queue in enumerate(self._queues) if len(queue)]
         due = [at for at in waiting if self._passed[at] >= self._in_a_row_max]
-        turn = (due or waiting)[0]
-        self._passed[turn] = 0
-        for behind in range(turn + 1, len(self._queues)):
+        served = (due or waiting)[0]
+        self._passed[served] = 0
+        for behind in range(served + 1, len(self._queues)):
             self._passed[behind] += 1
-        return self._queues[turn]
+        return self._queues[served]
