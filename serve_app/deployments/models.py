@@ -67,6 +67,9 @@ class EmbedderReplica:
         deadline = None if within_s is None else time.monotonic() + within_s
         return await asyncio.wrap_future(self._service.query(text, solo=solo, deadline=deadline))
 
+    async def passages(self, texts: list[str]) -> Vectors:
+        return await asyncio.wrap_future(self._service.passages(texts))
+
     async def passages_counted(self, texts: list[str]) -> tuple[Vectors, list[int]]:
         return await asyncio.wrap_future(self._service.passages_counted(texts))
 
@@ -147,7 +150,8 @@ class EmbedderCalls:
         return own
 
     async def _passages(self, texts: Sequence[str]) -> Vectors:
-        return (await self._passages_counted(texts))[0]
+        vectors: Vectors = await self._answer(lambda remote: remote.passages.remote(list(texts)))
+        return vectors
 
     async def _passages_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
         vectors, tokens = await self._answer(lambda remote: remote.passages_counted.remote(list(texts)))

@@ -1,6 +1,6 @@
-"""One thread for all embedding: queries first, then what is being stored, in batches that form by themselves.
+"""One thread for all embedding: queries, then passages that a caller waits for, then what is being stored.
 
-Owns the embedder, its two queues and the cache of query vectors. What arrives while a batch is
+Owns the embedder, its three queues and the cache of query vectors. What arrives while a batch is
 computed goes into the next one; there is no timer. Promises that nothing is computed after its
 deadline, that a full queue says so at once, that a failed batch fails the futures that wait for it and
 nothing else, and that a solo vector does not depend on who else asked.
@@ -25,6 +25,7 @@ from serve_app.models.waiting import (
     CountedVectors,
     PassageCall,
     PassageQueue,
+    Precedence,
     Query,
     QueryKey,
     QueryQueue,
@@ -46,7 +47,7 @@ class EmbedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Distinct query texts in the queue: some seconds of work. Above it the answer is Overloaded."""
 
     passages_waiting_max: int = 16384
-    """Passages in the queue, and so in one call. Above it the answer is Overloaded."""
+    """Passages in each of the two queues, and so in one call. Above it the answer is Overloaded."""
 
     query_vectors_max: int = 4096
     """Cached query vectors: 6 MiB at 384 dimensions."""
@@ -54,8 +55,9 @@ class EmbedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch_tokens_max: int = 4096
     """Tokens of one batch, by estimate, on however fast a device; on a slow one `pace.BATCH_S` is reached before."""
 
-    query_batches_in_a_row_max: int = 8
-    """Query batches before passages get a turn: heavy reading delays indexing but never stops it."""
+    batches_in_a_row_max: int = 8
+    """Batches that may go before those of a queue until it has a turn: queries and callers delay indexing but never
+    stop it, nor queries the callers."""
 
 
 class EmbedCounters(msgspec.Struct, frozen=True):
@@ -85,11 +87,14 @@ class EmbedService:
         self._version = embedder.version
         self._changed = threading.Condition()
         self._queries = QueryQueue(self._limits.queries_waiting_max)
-        self._passages = PassageQueue(self._limits.passages_waiting_max)
+        self._awaited = PassageQueue(self._limits.passages_waiting_max)
+        self._stored = PassageQueue(self._limits.passages_waiting_max)
+        self._precedence: Precedence[QueryQueue | PassageQueue] = Precedence(
+            (self._queries, self._awaited, self._stored), self._limits.batches_in_a_row_max
+        )
         self._cache: OrderedDict[QueryKey, Vector] = OrderedDict()
         self._counters = EmbedCounters()
         self._pace = Pace(self._limits.batch_tokens_max)
-        self._query_batches_in_a_row = 0
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
         self._thread.start()
@@ -101,8 +106,10 @@ class EmbedService:
     @property
     def counters(self) -> EmbedCounters:
         with self._changed:
-            waiting = {"queries_waiting": len(self._queries), "passages_waiting": len(self._passages)}
-            return msgspec.structs.replace(self._counters, **waiting)
+            passages = len(self._awaited) + len(self._stored)
+            return msgspec.structs.replace(
+                self._counters, queries_waiting=len(self._queries), passages_waiting=passages
+            )
 
     def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Vector]:
         """The vector of a query, from the cache where it is known.
@@ -127,17 +134,20 @@ class EmbedService:
         return future
 
     def passages(self, texts: Sequence[str]) -> Future[Vectors]:
-        """The vectors of texts to be stored, shape (len(texts), dimension), in order.
+        """The vectors of texts to be stored, shape (len(texts), dimension), in order; whatever a caller waits for
+        goes before them.
 
         Raises Overloaded where the queue cannot take them now, ValueError where it never could.
         """
-        return self._put(texts, counted=False)
+        return self._put(texts, self._stored, counted=False)
 
     def passages_counted(self, texts: Sequence[str]) -> Future[CountedVectors]:
-        """`passages`, and the tokens of each text; max_tokens or more where that is all that was read of it."""
-        return self._put(texts, counted=True)
+        """Vectors that a caller waits for, and the tokens of each text; max_tokens or more where that is all that was
+        read of it. Raises as `passages` does.
+        """
+        return self._put(texts, self._awaited, counted=True)
 
-    def _put(self, texts: Sequence[str], *, counted: bool) -> Future[Any]:
+    def _put(self, texts: Sequence[str], queue: PassageQueue, *, counted: bool) -> Future[Any]:
         if len(texts) > self._limits.passages_waiting_max:
             raise ValueError(f"{len(texts)} passages in one call; at most {self._limits.passages_waiting_max}")
         costs = [cost_of(text, self._version.max_tokens) for text in texts]
@@ -147,7 +157,7 @@ class EmbedService:
             return call.future
         with self._changed:
             self._refuse_if_closed()
-            self._passages.put(call)
+            queue.put(call)
             self._changed.notify()
         return call.future
 
@@ -164,27 +174,20 @@ class EmbedService:
 
     def _work(self) -> None:
         """The worker thread: take a batch, embed it, hand it out."""
-        while self._wait():
-            if self._passages_turn():
-                self._embed_passages()
-            else:
+        while (queue := self._next()) is not None:
+            if isinstance(queue, QueryQueue):
                 self._embed_queries()
+            else:
+                self._embed_passages(queue)
         self._fail_what_waits(Overloaded("the embedder is closed"))
 
-    def _wait(self) -> bool:
-        """Until there is work; False when the service is closed."""
+    def _next(self) -> QueryQueue | PassageQueue | None:
+        """The queue whose turn it is, as soon as anything waits; None when the service is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._queries or self._passages)
-            return not self._closed
-
-    def _passages_turn(self) -> bool:
-        if not self._queries:
-            return True
-        waited_long = self._query_batches_in_a_row >= self._limits.query_batches_in_a_row_max
-        return waited_long and len(self._passages) > 0
+            self._changed.wait_for(lambda: self._closed or self._precedence.any_waits())
+            return None if self._closed else self._precedence.next()
 
     def _embed_queries(self) -> None:
-        self._query_batches_in_a_row += 1
         with self._changed:
             batch, late = self._queries.take(self._pace.batch_tokens, self._clock())
             self._count(expired=len(late))
@@ -214,23 +217,22 @@ class EmbedService:
         if len(self._cache) > self._limits.query_vectors_max:
             self._cache.popitem(last=False)
 
-    def _embed_passages(self) -> None:
-        self._query_batches_in_a_row = 0
+    def _embed_passages(self, queue: PassageQueue) -> None:
         with self._changed:
-            batch = self._passages.take(self._pace.batch_tokens)
+            batch = queue.take(self._pace.batch_tokens)
         if not batch:
             return
         outcome = self._embed([call.texts[at] for call, at in batch], sum(call.costs[at] for call, at in batch))
         if isinstance(outcome, Exception):
-            self._fail_calls([call for call, _ in batch], outcome)
+            self._fail_calls(queue, [call for call, _ in batch], outcome)
             return
         for vector, tokens, (call, place) in zip(*outcome, batch, strict=True):
             call.fill(place, vector, tokens)
 
-    def _fail_calls(self, calls: list[PassageCall], error: Exception) -> None:
+    def _fail_calls(self, queue: PassageQueue, calls: list[PassageCall], error: Exception) -> None:
         for call in {id(call): call for call in calls}.values():
             with self._changed:
-                self._passages.give_up(call)
+                queue.give_up(call)
             call.future.set_exception(error)
 
     def _embed(self, texts: list[str], cost: int) -> CountedVectors | Exception:
@@ -253,7 +255,7 @@ class EmbedService:
 
     def _fail_what_waits(self, error: Overloaded) -> None:
         with self._changed:
-            futures, calls = self._queries.clear(), self._passages.clear()
+            futures, calls = self._queries.clear(), [*self._awaited.clear(), *self._stored.clear()]
         for future in futures:
             _settle(future, error)
         for call in calls:

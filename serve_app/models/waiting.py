@@ -1,16 +1,17 @@
-"""Work that waits for the embedder: queries that several callers may share, and passages to be stored.
+"""Work that waits for the embedder: queries that several callers may share, passages, and whose turn it is.
 
-Plain data: no thread, no lock, no clock. `batching.EmbedService` owns both queues and its lock guards them.
-Promises first come first served inside each queue, batches within a budget of tokens, and a bound.
+Plain data: no thread, no lock, no clock. `batching.EmbedService` owns the queues and its lock guards them.
+Promises batches within a budget of tokens, a bound for each queue, and that nobody waits for ever: not in a queue,
+and no queue for another.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,19 @@ from numpy.typing import NDArray
 from serve_app.errors import Overloaded
 from serve_app.ports import Vectors
 
-__all__ = ["CountedVectors", "PassageCall", "PassageQueue", "Query", "QueryKey", "QueryQueue", "Vector", "cost_of"]
+__all__ = [
+    "CountedVectors",
+    "PassageCall",
+    "PassageQueue",
+    "Precedence",
+    "Query",
+    "QueryKey",
+    "QueryQueue",
+    "Vector",
+    "cost_of",
+]
+
+Q = TypeVar("Q", bound=Sized)
 
 Vector = NDArray[np.float32]
 """Shape (dimension,), read-only: one array serves every caller that asked for the same text."""
@@ -156,7 +169,7 @@ class PassageCall:
 
 
 class PassageQueue:
-    """Calls with texts to be stored, oldest first. A long call is embedded over several batches."""
+    """Calls with passages, oldest first. They take turns, text by text: a long one holds no other up."""
 
     def __init__(self, waiting_max: int) -> None:
         self._waiting_max = waiting_max
@@ -175,19 +188,25 @@ class PassageQueue:
         self._waiting += len(call.texts)
 
     def take(self, tokens_max: int) -> list[tuple[PassageCall, int]]:
-        """The next texts up to one batch, each as its call and its place in it; cancelled calls are skipped."""
+        """The next texts up to one batch, each as its call and its place in it; cancelled calls are skipped.
+
+        Shorter ones may pass a text that no longer fits, but the foremost begins the next batch.
+        """
         batch: list[tuple[PassageCall, int]] = []
-        tokens = 0
-        while self._calls and len(batch) < BATCH_TEXTS_MAX:
-            call = self._calls[0]
-            if not call.todo or not call.wanted():
-                self.give_up(self._calls.popleft())
-                continue
-            tokens += call.costs[call.todo[0]]
-            if batch and tokens > tokens_max:
-                break
-            batch.append((call, call.todo.popleft()))
-            self._waiting -= 1
+        passed: list[PassageCall] = []
+        left = tokens_max
+        while self._calls and left > 0 and len(batch) < BATCH_TEXTS_MAX:
+            call = self._calls.popleft()
+            if batch and call.todo and call.costs[call.todo[0]] > left:
+                passed.append(call)
+            elif not call.todo or not call.wanted():
+                self.give_up(call)
+            else:
+                left -= call.costs[call.todo[0]]
+                batch.append((call, call.todo.popleft()))
+                self._waiting -= 1
+                self._calls.append(call)
+        self._calls.extendleft(reversed(passed))
         return batch
 
     def give_up(self, call: PassageCall) -> None:
@@ -201,3 +220,26 @@ class PassageQueue:
         self._calls.clear()
         self._waiting = 0
         return calls
+
+
+class Precedence(Generic[Q]):
+    """Which of several queues is served next: the first that is not empty, but none is passed over for ever."""
+
+    def __init__(self, queues: Sequence[Q], in_a_row_max: int) -> None:
+        """`in_a_row_max`: batches of the queues before it, after which a queue has its turn."""
+        self._queues = queues
+        self._in_a_row_max = in_a_row_max
+        self._passed = [0] * len(queues)
+
+    def any_waits(self) -> bool:
+        return any(map(len, self._queues))
+
+    def next(self) -> Q:
+        """To be called when something waits, once a batch."""
+        waiting = [at for at, queue in enumerate(self._queues) if len(queue)]
+        due = [at for at in waiting if self._passed[at] >= self._in_a_row_max]
+        served = (due or waiting)[0]
+        self._passed[served] = 0
+        for behind in range(served + 1, len(self._queues)):
+            self._passed[behind] += 1
+        return self._queues[served]

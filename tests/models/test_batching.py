@@ -145,13 +145,95 @@ def test_queries_go_before_passages_that_came_first(start: Start, embedder: Pace
 
 
 def test_passages_get_a_turn_under_a_stream_of_queries(start: Start, embedder: PacedEmbedder) -> None:
-    service = start(busy=True, query_batches_in_a_row_max=2)
+    service = start(busy=True, batches_in_a_row_max=2)
     passages = service.passages(["p"])
     queries = [service.query(text, solo=True) for text in "abcd"]
     embedder.gate.set()
     for future in (*queries, passages):
         future.result(WAIT_S)
     assert embedder.batches == [["first"], ["a"], ["p"], ["b"], ["c"], ["d"]]
+
+
+def test_what_a_caller_waits_for_overtakes_a_long_backlog(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, batch_tokens_max=10)
+    backlog = service.passages([f"backlog {number}" for number in range(40)])
+    awaited = service.passages_counted(["c"])
+    embedder.gate.set()
+    vectors, tokens = awaited.result(WAIT_S)
+    assert np.array_equal(vectors, expected("c"))
+    assert tokens == HashEmbedder().count(["c"])
+    assert backlog.result(WAIT_S).shape == (40, 64)
+    assert embedder.batches[:2] == [["first"], ["c"]]
+    assert len(embedder.batches) > 10
+
+
+def test_the_backlog_moves_under_a_stream_of_callers(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, batches_in_a_row_max=2, batch_tokens_max=2)
+    backlog = service.passages(["s", "t"])
+    callers = [service.passages_counted([text]) for text in "abcdef"]
+    embedder.gate.set()
+    for future in (*callers, backlog):
+        future.result(WAIT_S)
+    assert embedder.batches == [["first"], *([text] for text in "asbctdef")]
+
+
+def test_neither_callers_nor_the_backlog_starve_under_queries(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, batches_in_a_row_max=3, batch_tokens_max=2)
+    stored, awaited = service.passages(["s", "t"]), service.passages_counted(["x", "y"])
+    queries = [service.query(text, solo=True) for text in "abcdefgh"]
+    embedder.gate.set()
+    for future in (*queries, stored, awaited):
+        future.result(WAIT_S)
+    assert "".join(batch[0] for batch in embedder.batches[1:]) == "abxscdeytfgh"
+
+
+def test_a_callers_long_call_holds_no_other_up(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, batch_tokens_max=40)
+    long_call = service.passages_counted([f"text {number}" for number in range(100)])
+    others = [service.passages_counted([f"other {number}"]) for number in range(5)]
+    embedder.gate.set()
+    assert np.array_equal(long_call.result(WAIT_S)[0], expected(*(f"text {number}" for number in range(100))))
+    for number, other in enumerate(others):
+        assert np.array_equal(other.result(WAIT_S)[0], expected(f"other {number}"))
+    assert {f"other {number}" for number in range(5)} < set(embedder.batches[1])
+    assert len(embedder.batches) > 5
+
+
+def test_short_texts_pass_one_that_no_longer_fits_and_it_is_next(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, batch_tokens_max=22)
+    long_text, longer_text = "a much longer text " * 2, "a much longer text " * 2 + "."
+    calls = [service.passages_counted([text]) for text in ("a", "b", long_text, longer_text, "c", "d", "e")]
+    embedder.gate.set()
+    for call in calls:
+        call.result(WAIT_S)
+    assert embedder.batches == [["first"], ["a", "b", long_text, "c", "d"], [longer_text, "e"]]
+
+
+def test_passages_that_nobody_waits_for_any_more_are_not_computed(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, batch_tokens_max=4)
+    long_text = "a text for a batch of its own"
+    leaving = [service.passages_counted(["a"]), service.passages(["p"])]
+    staying, passed = service.passages_counted(["b"]), service.passages_counted([long_text])
+    assert all(future.cancel() for future in leaving)
+    staying.add_done_callback(lambda _: passed.cancel())
+    embedder.gate.set()
+    staying.result(WAIT_S)
+    assert service.passages(["q"]).result(WAIT_S).shape == (1, 64)
+    assert passed.cancelled(), "who was only passed over may still leave"
+    assert embedder.batches == [["first"], ["b"], ["q"]]
+    assert service.counters.passages_waiting == 0
+
+
+def test_a_full_backlog_refuses_no_caller(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True, passages_waiting_max=3)
+    backlog, awaited = service.passages(["p", "q", "r"]), service.passages_counted(["x", "y"])
+    assert service.counters.passages_waiting == 5
+    for put in (service.passages, service.passages_counted):
+        with pytest.raises(Overloaded):
+            put(["s", "t"])
+    embedder.gate.set()
+    assert backlog.result(WAIT_S).shape == (3, 64)
+    assert awaited.result(WAIT_S)[0].shape == (2, 64)
 
 
 def test_a_long_call_is_cut_by_tokens_and_keeps_its_order(start: Start, embedder: PacedEmbedder) -> None:
@@ -219,12 +301,13 @@ def test_a_failed_batch_fails_its_callers_and_nobody_else(start: Start, embedder
     embedder.fail_on = "bad"
     with pytest.raises(MemoryError):
         service.query("bad").result(WAIT_S)
-    with pytest.raises(MemoryError):
-        service.passages(["good", "bad"]).result(WAIT_S)
+    for put in (service.passages, service.passages_counted):
+        with pytest.raises(MemoryError):
+            put(["good", "bad"]).result(WAIT_S)
     assert service.query("good").result(WAIT_S).shape == (64,)
     embedder.fail_on = None
     assert service.query("bad").result(WAIT_S).shape == (64,)
-    assert service.counters.failed_batches == 2
+    assert service.counters.failed_batches == 3
 
 
 def test_a_long_call_that_fails_leaves_nothing_behind(start: Start, embedder: PacedEmbedder) -> None:
@@ -245,10 +328,10 @@ def test_the_cache_forgets_the_least_recently_used(start: Start, embedder: Paced
 
 def test_close_ends_the_thread_and_fails_what_waits(start: Start, embedder: PacedEmbedder) -> None:
     service = start(busy=True)
-    query, passages = service.query("a"), service.passages(["p"])
+    query, passages, awaited = service.query("a"), service.passages(["p"]), service.passages_counted(["x"])
     threading.Timer(0.1, embedder.gate.set).start()
     service.close()
-    for future in (query, passages):
+    for future in (query, passages, awaited):
         with pytest.raises(Overloaded):
             future.result(WAIT_S)
     with pytest.raises(Overloaded):
@@ -267,7 +350,9 @@ def test_many_threads_get_their_own_answers(start: Start, embedder: PacedEmbedde
             text = f"question {(seed * 13 + number * 7) % 23}"
             if not np.allclose(service.query(text, solo=number % 5 == 0).result(WAIT_S), expected(text)[0], atol=1e-6):
                 wrong.append(text)
-            if not np.allclose(service.passages([text, "x"]).result(WAIT_S), expected(text, "x"), atol=1e-6):
+            stored, awaited = service.passages([text, "x"]), service.passages_counted([text, "x"])
+            vectors = np.concatenate([stored.result(WAIT_S), awaited.result(WAIT_S)[0]])
+            if not np.allclose(vectors, expected(text, "x", text, "x"), atol=1e-6):
                 wrong.append(text)
 
     threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(6)]
