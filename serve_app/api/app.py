@@ -10,8 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -115,22 +114,20 @@ class _Table:
 
 
 class _Places:
-    """A bounded number of places; who finds none is sent away."""
+    """A bounded number of places, each held for the length of a `with`; who finds none is sent away."""
 
     def __init__(self, places: int, refusal: str) -> None:
         self._free = places
         self._refusal = refusal
 
-    @contextmanager
-    def one(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Raises _TooManyRequests."""
         if self._free == 0:
             raise _TooManyRequests(self._refusal)
         self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._free += 1
 
 
 class Api:
@@ -176,9 +173,9 @@ class Api:
                 who.require_admin()
             route, path = self._routes.find(method, segments)
             template = f"{route.method} {route.template}"
-            with self._reading.one():
+            with self._reading:
                 body = await http.read_body(headers, receive)
-            with self._working.one():
+            with self._working:
                 request = Request(method, path, http.parameters(scope, route.query), headers, body, started)
                 return template, await route.handler(who, request)
         except MemstrataError as error:

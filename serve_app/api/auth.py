@@ -64,6 +64,7 @@ class KeyFile:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / KEYS_FILE
+        self._path_text = str(self._path)  # looked at with each request: a Path would be made into one each time
         self._first = folder / FIRST_KEY_FILE
         self._lock_path = folder / LOCK_FILE
         self._seen: tuple[Stamp | None, dict[str, KeyRecord]] = (None, {})
@@ -112,15 +113,15 @@ class KeyFile:
         scheme, _, key = (authorization or b"").partition(b" ")
         if scheme.lower() != b"bearer" or not key:
             raise Unauthorized("send the header Authorization: Bearer <key>")
-        record = self._read().get(hashlib.sha256(key.strip()).hexdigest())
-        if record is None:
+        found = self._read().get(hashlib.sha256(key.strip()).hexdigest())
+        if found is None:
             raise Unauthorized("this key is not known")
-        return Principal(record.key_id, record.tenant, record.role, record.user)
+        return Principal(found.key_id, found.tenant, found.role, found.user)
 
     def _read(self) -> dict[str, KeyRecord]:
         """The keys by digest. Costs one stat while the file stays as it is. Raises StoreUnavailable."""
         try:
-            found = self._path.stat()
+            found = os.stat(self._path_text)
             stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
             if stamp != self._seen[0]:
                 records = msgspec.json.decode(self._path.read_bytes(), type=list[KeyRecord])

@@ -41,6 +41,7 @@ class Metrics:
             buckets=SECONDS_BUCKETS,
             registry=self._registry,
         )
+        self._of_answers: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._refused = Counter(
             "memstrata_http_refused", "Requests turned away at the door.", ["reason"], registry=self._registry
         )
@@ -71,8 +72,12 @@ class Metrics:
         self._registry.register(gauges)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        found = self._of_answers.get((route, status))
+        if found is None:  # looking labels up takes longer than counting; there are as many as routes and statuses
+            found = self._requests.labels(route, str(status)), self._seconds.labels(route)
+            self._of_answers[route, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()

@@ -24,6 +24,7 @@ from serve_app.retrieve.expand import NO_DATE, NamedDate
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
+Places = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 SCORE_STEPS: Final = 10_000
@@ -68,8 +69,8 @@ class Evidence(NamedTuple):
     """BM25 of the turn's own terms; above 0 exactly where it holds a term of the query."""
     window: Floats
     """BM25 of the turn with its neighbours."""
-    previous: Ints
-    following: Ints
+    previous: Places
+    following: Places
     eligible: Mask
     """Turns that may be results: alive, not expired, and satisfying every filter."""
     dense: Floats | None = None
@@ -111,7 +112,7 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights) -> Rank
     return Ranking(chosen.astype(np.int32), steps[chosen] / SCORE_STEPS, np.rint(parts * SCORE_STEPS) / SCORE_STEPS)
 
 
-def dense_window(dense: Floats, previous: Ints, following: Ints) -> Floats:
+def dense_window(dense: Floats, previous: Places, following: Places) -> Floats:
     """Score of the weighted mean of a turn's vector and its neighbours', from their scores alone.
 
     The inner product is linear, so this is exact but for the mean's length. A neighbour that is

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
+Places = NDArray[np.intp]
+"""Ordinals as arrays are indexed by, without a conversion each time."""
 
 K1: Final = 0.9
 """BM25: how soon more occurrences of a term stop to count."""
@@ -57,8 +58,8 @@ _TURN_BYTES: Final = 12
 class Links(NamedTuple):
     """For each ordinal the turn before and after it in its session, or -1. Shape (n,) each."""
 
-    previous: Ints
-    following: Ints
+    previous: Places
+    following: Places
 
 
 class Impact(NamedTuple):
@@ -353,11 +354,11 @@ class LexicalIndex:
         return self._frame
 
     def _made_frame(self, n: int) -> _Frame:
-        previous, following = np.array(self._previous[:n], np.int32), np.array(self._following[:n], np.int32)
-        links = Links(previous, np.where(following < n, following, np.int32(NO_TURN)))
+        previous, following = np.array(self._previous[:n], np.intp), np.array(self._following[:n], np.intp)
+        links = Links(previous, np.where(following < n, following, NO_TURN))
         alive = self._alive(n)
         lengths = np.array(self._lengths[:n], np.float32)
-        before, after = (np.where(one < 0, n, one).astype(np.int64) for one in links)
+        before, after = (np.where(one < 0, n, one) for one in links)
         padded = np.append(lengths, np.float32(0))
         around = lengths + padded[before] + padded[after]
         return _Frame(
