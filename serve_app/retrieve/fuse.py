@@ -39,6 +39,9 @@ _OWN_SHARE: Final = 0.5
 _SPREAD_MIN: Final = 0.02
 """Vectors' scores that lie closer together than this say nothing: scaling would only magnify their noise."""
 
+_SCORE_MIN: Final = np.finfo(np.float32).tiny
+"""A score below it is none: it could not be divided by."""
+
 MODES_REMEMBERED: Final = 16
 """Weights by mode that are kept ready."""
 
@@ -204,7 +207,7 @@ def _dense_arms(evidence: Evidence, weights: FusionWeights, by_words: Floats) ->
 def _over_best(scores: Floats, weight: float) -> Floats:
     """BM25 has a true zero, so only its best is taken for 1."""
     best = scores.max(initial=0.0)
-    return scores * np.float32(weight / best) if best > 0 else scores
+    return scores * np.float32(weight / best) if best > _SCORE_MIN else np.zeros_like(scores)
 
 
 def _between_extremes(scores: Floats, weight: float) -> Floats:
