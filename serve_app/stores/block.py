@@ -252,6 +252,7 @@ class Block:
         rows = np.concatenate([vector_rows(one.turn_seq, size) for one, size in zip(live, sizes, strict=True)])
         self._hot.add(self.key, rows, parts)
         self.vectors.update((one.turn_seq, (seq, size)) for one, size in zip(live, sizes, strict=True))
+        self._newest_vectors_seq = max(self._newest_vectors_seq, seq)
 
     def _add_vectors(self, turn_seq: int, vector_seq: int, parts: NDArray[np.float32]) -> None:
         if turn_seq not in self.turns:
