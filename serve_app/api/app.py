@@ -7,6 +7,7 @@ refused at once), its handler run, and whatever that raises becomes a problem wi
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
@@ -34,7 +35,8 @@ IN_FLIGHT_MAX = 512
 READING_MAX = 1024
 """Requests whose bodies are read at once, apart from those above: who sends slowly keeps nobody from working."""
 
-REQUEST_ID_BYTES = 8
+ID_PREFIX_BYTES = 4
+"""Of a request's id: drawn once a process; a count follows."""
 
 ADMIN_PREFIX = ["v1", "admin"]
 """Everything below it is for keys of role admin or operator, whether it exists or not."""
@@ -137,6 +139,8 @@ class Api:
         self._keys = keys
         self._operator = operator
         self._metrics = metrics
+        self._id_prefix = os.urandom(ID_PREFIX_BYTES).hex().encode()
+        self._request_numbers = itertools.count()
         self._reading = _Places(READING_MAX, "too many requests are still being sent")
         self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
         self._routes = _Table(table(routes))
@@ -153,7 +157,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        request_id = os.urandom(REQUEST_ID_BYTES).hex().encode()
+        request_id = b"%b%08x" % (self._id_prefix, next(self._request_numbers))
         template, response = await self._answer(scope, receive, request_id, started)
         await http.send_response(send, response, request_id, head=scope["method"] == "HEAD")
         self._metrics.answered(template, response.status, time.perf_counter() - started)
