@@ -83,6 +83,12 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
         """What the turn says: its content, or its data as JSON where there is no content."""
         return self.content if self.content or self.data is None else self.data.decode()
 
+    @property
+    def characters(self) -> int:
+        """How much text it holds, its calls and data included."""
+        calls = len(msgspec.json.encode(self.tool_calls)) if self.tool_calls else 0
+        return len(self.content) + len(self.data or b"") + calls
+
     def expired(self, now: int) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 

@@ -62,10 +62,12 @@ POLL_S = 0.003
 THREADS_MAX = 256
 
 AT_ONCE_TURNS_MAX = 1_024
+AT_ONCE_CHARACTERS_MAX = 256 << 10
 AT_ONCE_RESULTS_MAX = 100
-AT_ONCE_QUERY_CHARACTERS_MAX = 1_000
-"""A read of so few turns in memory, for so few results, takes well under a millisecond: less than it costs to
-hand it to another thread, with which the loop would then fight for the interpreter's lock. It is done at once."""
+AT_ONCE_ASKED_CHARACTERS_MAX = 4_096
+"""A read of so few turns in memory with so little text, for so few results, that brings so little text itself, takes
+about a millisecond at most. To hand it to another thread costs as much, and both would then fight for the
+interpreter's lock: so it is done at once."""
 
 TOKENS_A_RESULT = 80
 """Tokens of a context's budget that cost about as much as one result of a search."""
@@ -89,14 +91,14 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Size(NamedTuple):
-    """What a read's cost depends on beside the turns that it reads."""
+    """What a read's cost depends on beside the turns that are stored."""
 
-    query_characters: int
+    characters: int
     results: int
 
     @property
     def small(self) -> bool:
-        return self.query_characters <= AT_ONCE_QUERY_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+        return self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
 
 
 class Memory:
@@ -218,7 +220,7 @@ class Memory:
         started = time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
-        size = Size(len(request.query), request.k)
+        size = Size(request.characters, request.k)
         query = request.query
         if not stands_alone(request):
             query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
@@ -267,7 +269,7 @@ class Memory:
         vector, reasons = await self._vector(retrieved_by(request), True, started, request.deadline_s)
         stages.mark("embed")
         moment = Moment(now, self._effective(now), self._versions)
-        size = Size(len(request.query), request.budget_tokens // TOKENS_A_RESULT)
+        size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT)
         asked = (request, vector, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         if request.session is not None and made.summary_expired:
@@ -310,7 +312,9 @@ class Memory:
     async def _read(self, shard: Shard, owner: Owner, size: Size, function: Callable[..., T], *arguments: Any) -> T:
         """Run a read: at once where it is surely short and waits for nobody, else in the pool."""
         block = shard.at_hand(owner.key) if size.small else None
-        if block is None or len(block.turns) > AT_ONCE_TURNS_MAX or not block.lock.acquire(blocking=False):
+        if block is None or len(block.turns) > AT_ONCE_TURNS_MAX or block.characters > AT_ONCE_CHARACTERS_MAX:
+            return await self._in_pool(function, *arguments)
+        if not block.lock.acquire(blocking=False):
             return await self._in_pool(function, *arguments)
         try:
             return function(*arguments)

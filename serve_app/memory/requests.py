@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +13,10 @@ from serve_app.core import Degradation, Level, Mode, Receipt, Tier, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import Found
 from serve_app.write.operations import ItemResult
+
+
+def _text_of(history: Sequence[Turn]) -> int:
+    return sum(turn.characters for turn in history)
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -32,6 +37,11 @@ class SearchRequest(msgspec.Struct, frozen=True):
     history: tuple[Turn, ...] = ()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
+
+    @property
+    def characters(self) -> int:
+        """How much text it brings."""
+        return len(self.query) + _text_of(self.history)
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
@@ -66,6 +76,11 @@ class ContextRequest(msgspec.Struct, frozen=True):
     as_of: AsOf = AsOf()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
+
+    @property
+    def characters(self) -> int:
+        """How much text it brings."""
+        return len(self.query) + len(self.system or "") + sum(map(len, self.notes)) + _text_of(self.history or ())
 
 
 class ContextAnswer(msgspec.Struct, frozen=True):

@@ -95,6 +95,7 @@ class Block:
         self.applied_seq = 0
         self.changed_seq = 0  # seq of the latest edit or erasure: contexts as of an earlier seq may differ
         self.total_turns = 0  # resident or not
+        self.characters = 0  # of resident turns and facts: how much text a read may have to go through
         self.sessions: dict[str, SessionIndex] = {}
         self.turns: dict[int, Turn] = {}
         self.facts: dict[str, list[Fact]] = {}
@@ -192,7 +193,8 @@ class Block:
             case FactPut(fact=fact):
                 self._put_fact(fact)
             case FactGone(key=key):
-                self.facts.pop(key, None)
+                if gone := self.facts.pop(key, None):
+                    self.characters -= len(gone[-1].value)
                 self.changed_seq = record.seq
             case SummaryPut(summary=summary):
                 self._put_summary(summary)
@@ -210,6 +212,7 @@ class Block:
         if turn.seq in self.turns:
             self._remove_vectors(turn.seq)
             self.columns.replace(self.turns[turn.seq], turn)
+            self.characters += turn.characters - self.turns[turn.seq].characters
             self.turns[turn.seq] = turn
 
     def _add_to_session(self, session: str, turn_id: str, seq: int, at: int) -> None:
@@ -218,6 +221,7 @@ class Block:
 
     def _make_resident(self, turn: Turn) -> None:
         self.turns[turn.seq] = turn
+        self.characters += turn.characters
         if turn.expires_at is not None:
             self.expiring[turn.seq] = turn.expires_at
         self._index(turn)
@@ -233,7 +237,7 @@ class Block:
 
     def _let_oldest_go(self, surplus: int) -> None:
         for seq in list(islice(self.turns, surplus)):
-            del self.turns[seq]
+            self.characters -= self.turns.pop(seq).characters
             self.expiring.pop(seq, None)
             self._remove_vectors(seq)
         self.columns = self.columns.since(next(iter(self.turns)))
@@ -269,6 +273,7 @@ class Block:
 
     def _put_fact(self, fact: Fact) -> None:
         versions = self.facts.setdefault(fact.key, [])
+        self.characters += len(fact.value) - (len(versions[-1].value) if versions else 0)
         versions.append(fact)
         del versions[:-FACT_VERSIONS_MAX]
 
@@ -310,7 +315,7 @@ class Block:
         self.changed_seq = seq
 
     def _forget_all(self, seq: int) -> None:
-        self.total_turns = 0
+        self.total_turns = self.characters = 0
         self.sessions, self.turns, self.expiring = {}, {}, {}
         self.facts, self.summaries, self.vectors = {}, {}, {}
         self.columns, self._row_ordinals = Columns(), None
@@ -318,8 +323,9 @@ class Block:
         self.changed_seq = seq
 
     def _forget_content(self, turn_seqs: Iterable[int]) -> None:
-        resident = [seq for seq in turn_seqs if self.turns.pop(seq, None) is not None]
+        resident = [seq for seq in turn_seqs if seq in self.turns]
         for seq in resident:
+            self.characters -= self.turns.pop(seq).characters
             self.expiring.pop(seq, None)
             self._remove_vectors(seq)
         self.columns.remove(resident)

@@ -14,7 +14,7 @@ import pytest
 
 from serve_app.api.auth import KEYS_FILE
 from serve_app.stores.segments_disk import DiskCalls, DiskSegments
-from tests.api.running import Running, hash_settings, quoted
+from tests.api.running import Running, hash_settings, quoted, word
 from tests.api.test_auth import ROUTES, arguments, named
 
 LOAD = Path(__file__).with_name("load.py")
@@ -75,6 +75,40 @@ def test_the_loop_is_never_held_up_under_load(tmp_path: Path) -> None:
     assert len(late) > 50
     assert p99 < LATE_P99_S
     assert blocked[-1] > 0.9 * BLOCK_S
+
+
+LARGE = {
+    "turns": [{"role": "user", "content": " ".join(word(n) for n in range(4_000))} for _ in range(100)],
+    "data": [{"role": "tool", "tool_name": "rows", "data": [word(n) for n in range(4_000)]} for _ in range(100)],
+}
+ASKED = {
+    "facts": [" ".join(word(n) for n in range(60)) for _ in range(1_000)],
+    "history": [{"role": "user", "content": " ".join(word(n) for n in range(300))} for _ in range(300)],
+    "system": " ".join(word(n) for n in range(100_000)),
+}
+
+
+@pytest.mark.parametrize("much", [*LARGE, *ASKED, "stored facts"])
+def test_a_context_over_much_text_holds_nobody_up(tmp_path: Path, much: str) -> None:
+    """However small what is asked looks by its query, its results and its number of turns."""
+    running = Running(hash_settings(tmp_path))
+    asked: dict[str, Any] = {"query": "And now?", "budget_tokens": 7_900, "user_id": "ann"}
+    try:
+        running.append("ann", "s", *LARGE.get(much, ["a few words"]))
+        if much == "stored facts":
+            for n in range(40):
+                running.ok("PUT", f"/v1/users/ann/facts/f{n}", json={"value": f"{n} {word(n)} " * 900})
+        asked |= {much: ASKED[much]} if much in ASKED else {"session_id": "s"}
+        running.search("ann", "few words")
+        probe = Probe(running)
+        started = time.perf_counter()
+        answer = running.call("POST", "/v1/context", json=asked)
+        took = time.perf_counter() - started
+        late = probe.end()
+    finally:
+        running.stop()
+    assert answer.status_code == (422 if much == "system" else 200)
+    assert late[-1] < max(0.1, took / 3)
 
 
 # ---- what no handler may do
