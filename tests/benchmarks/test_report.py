@@ -10,6 +10,8 @@ from benchmarks import report
 from benchmarks.load import GENERATOR_CPU_MAX, SEND_LAG_MS_MAX, Slice
 from benchmarks.report import Figure, Row, compared, key_of
 
+EVERY = report.rows_of(peers=True, infinity=True)
+
 
 def slices(*rates: float) -> list[Slice]:
     return [Slice(rate, p50_ms=1.0, p99_ms=2.0, errors=0, generator_cpu=0.1) for rate in rates]
@@ -54,8 +56,8 @@ def test_a_generator_that_was_the_limit_is_void_or_bounds_the_ratio() -> None:
 
 
 def test_an_open_loop_that_sent_late_is_void() -> None:
-    late = replace(slices(10)[0], send_lag_p99_ms=SEND_LAG_MS_MAX + 1)
-    assert late.faults == ["sent 6 ms late"]
+    late = replace(slices(10)[0], send_lag_p99_ms=SEND_LAG_MS_MAX + 1.3)
+    assert late.faults == ["sent 6.3 ms late (limit 5)"]
 
 
 def test_bars_hold_the_ratio_or_the_figure_itself() -> None:
@@ -70,7 +72,8 @@ def test_bars_hold_the_ratio_or_the_figure_itself() -> None:
 
 def test_the_table_has_every_row_and_its_verdict() -> None:
     figures = {report.SEARCH_1: Figure(40, 100, 0.4), report.START: Figure(5.0), report.LENGTH: Figure(void=("x",))}
-    ceilings = {"formats": ["fp32", "bf16"], "emulated": ["bf16"], "rates": {key_of(report.SEARCH_1): {"fp32": 100}}}
+    rates = {key_of(report.SEARCH_1): {"float32": 100}}
+    ceilings = {"formats": ["float32", "bfloat16"], "emulated": ["bfloat16"], "rates": rates}
     measured = {
         "data": "d",
         "turns": 1,
@@ -79,14 +82,33 @@ def test_the_table_has_every_row_and_its_verdict() -> None:
         "load": "wrk",
         "ceilings": ceilings,
         "machine": {"cores": 2, "processor": "p"},
-        "engines": {"local": {"rows": report.shown("local", figures)}, "ray": {"rows": report.shown("ray", {})}},
+        "judged": True,
+        "left_behind": ["users b-* are left"],
+        "engines": {name: {"rows": report.shown(name, of, EVERY)} for name, of in (("local", figures), ("ray", {}))},
     }
     lines = report.table(measured).splitlines()
-    assert max(map(len, lines)) <= 135
-    of_row = {key: next(line for line in lines if line.startswith(key)) for key in map(key_of, report.ROWS)}
+    assert max(map(len, lines)) <= 100
+    of_row = {key: next(line for line in lines if line.startswith(key)) for key in map(key_of, EVERY)}
     assert "✗" in of_row[key_of(report.SEARCH_1)]
     assert "✗" not in of_row[key_of(report.START)]
     assert "!" in of_row[key_of(report.LENGTH)]
     assert report.missed(measured) == [f"local: {key_of(report.SEARCH_1)}"]
     assert report.faults(measured) == [f"local: {key_of(report.LENGTH)}: x"]
-    assert any("bf16 emulated" in line for line in lines)
+    assert any("bfloat16 emulated" in line for line in lines)
+    assert "users b-* are left" in lines
+
+
+def test_rows_of_peers_are_there_only_where_peers_are() -> None:
+    alone = report.rows_of(peers=False, infinity=False)
+    assert not {report.CHROMA, report.ADD_1, report.EMBED_TURNS} & set(alone)
+    assert set(report.rows_of(peers=True, infinity=False)) - set(alone) == set(report.OF_PEERS)
+    assert set(report.shown("local", {report.ADD_1: Figure(1.0)}, alone)) == set(map(key_of, alone))
+
+
+def test_a_busy_machine_is_no_failure() -> None:
+    late = replace(slices(10)[0], send_lag_p99_ms=SEND_LAG_MS_MAX + 1, generator_cpu=GENERATOR_CPU_MAX + 0.1)
+    assert len(late.all_faults) == 2
+    figures = {report.OPEN_MIX: Figure(1, void=tuple(late.all_faults)), report.CACHED: Figure(1, void=("3 errors",))}
+    measured = {"engines": {"local": {"rows": report.shown("local", figures, EVERY)}}}
+    assert len(report.faults(measured)) == 2
+    assert report.failures(measured) == [f"local: {key_of(report.CACHED)}: 3 errors"]
