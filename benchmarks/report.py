@@ -152,8 +152,9 @@ def shown(engine: str, figures: Mapping[Row, Figure], rows: Sequence[Row], *, ju
 def table(measured: Json) -> str:
     """The engines one below the other."""
     lines = [_head(measured)]
+    words = ("measured", "against", "ratio", *(["bar"] if measured["judged"] else []))
+    columns = GAP + "".join(f"{word:>{CELL_WIDTH}}" for word in words)
     for engine, told in measured["engines"].items():
-        columns = GAP + "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
         lines += ["", f"{engine:<{NAME_WIDTH + CELL_WIDTH}}{columns}"]
         for key, cell in told["rows"].items():
             lines.append(f"{key:<{NAME_WIDTH}}{cell['unit']:<{CELL_WIDTH}}{_cells(cell)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +104,15 @@ def test_rows_of_peers_are_there_only_where_peers_are() -> None:
     assert not {report.CHROMA, report.ADD_1, report.EMBED_TURNS} & set(alone)
     assert set(report.rows_of(peers=True, infinity=False)) - set(alone) == set(report.OF_PEERS)
     assert set(report.shown("local", {report.ADD_1: Figure(1.0)}, alone)) == set(map(key_of, alone))
+
+
+@pytest.mark.parametrize("row", EVERY, ids=key_of)
+def test_the_page_tells_every_row_and_its_bars(row: Row) -> None:
+    page = (Path(__file__).parents[2] / "docs/performance.md").read_text().splitlines()
+    line = next(line for line in page if f"`{key_of(row)}`" in line)
+    keys, _, bars = (cell.strip().split("<br>") for cell in line.strip("|").split("|"))
+    stated = bars[keys.index(f"`{key_of(row)}`")]
+    assert stated == ", ".join(f"{row.bound} {row.bars[engine]:,}" for engine in ("local", "ray"))
 
 
 def test_a_busy_machine_is_no_failure() -> None:
