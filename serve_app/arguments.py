@@ -25,7 +25,7 @@ or conversation_id (the user), session, dia_id (the id), speaker, text, timestam
 CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
 Starts the service on each engine with a store of its own, and beside it the ceiling: one process that searches and
-does nothing else. Prints one table; see docs/performance.md. Takes some minutes, with --quick about one."""
+does nothing else. Prints one table an engine; see docs/performance.md. Takes some minutes, with --quick about one."""
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
