@@ -28,7 +28,7 @@ import torch
 import uvicorn
 from transformers import AutoModel, AutoTokenizer
 
-NUMBER_FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+NUMBER_FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BATCH_TEXTS = 32
 TOKENS_MAX = 256
 DIMENSION = 384

@@ -8,6 +8,7 @@ running before, what was written is erased.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -28,10 +29,12 @@ from benchmarks.rivals import CPUINFO, Rivals, start_ceilings, start_infinity, s
 from benchmarks.suite import FULL, QUICK, Sizes, Suite
 from benchmarks.workload import Corpus, read_corpus
 from serve_app.client.http import Json
+from serve_app.errors import InvalidRequest, MemstrataError
 
 __all__ = ["ENGINES", "FULL", "QUICK", "Options", "measure"]
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
+SHIPPED = "the shipped data set (benchmarks/data/golden)"
 ENGINES = ("local", "ray")
 GB = 1e9
 
@@ -49,6 +52,10 @@ class Options:
     port: int = 0
     sizes: Sizes = FULL
 
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return report.rows_of(peers=bool(self.peers), infinity=bool(self.infinity))
+
 
 @dataclass(frozen=True)
 class Place:
@@ -61,10 +68,14 @@ class Place:
 def measure(options: Options) -> Json:
     """Every row for every engine; see report.py for what is in it. Raises MemstrataError where nothing could start."""
     started = time.perf_counter()
+    _check_programs(options)
     corpus = read_corpus(options.data, options.sizes.corpus_turns)
+    left_behind: list[str] = []
     with _ended_by_signals(), tempfile.TemporaryDirectory(prefix="mst-bench-") as name, ExitStack() as programs:
         place = Place(Path(name), Ports(options.port))
         load = Load(place.folder)
+        if options.url:
+            Suite(Target(options.url, options.key), corpus, load, Rivals({}, {}, {}), options.sizes).check()
         steps = 1 + (1 + len(Suite.STEPS)) * len(options.engines)
         with tqdm(
             total=steps, unit="step", disable=None, bar_format="{desc:<36}{bar}{n_fmt}/{total_fmt} {elapsed}"
@@ -73,12 +84,22 @@ def measure(options: Options) -> Json:
             tell("what it is held against")
             rivals = _start_rivals(options, corpus, place, programs)
             engines = {
-                engine: _of_engine(engine, options, corpus, load, rivals, place, tell) for engine in options.engines
+                engine: _of_engine(engine, options, corpus, load, rivals, place, tell, left_behind)
+                for engine in options.engines
             }
             bar.update(steps - bar.n)
-    told = {"data": corpus.name, "turns": len(corpus.entries), "users": len(corpus.users), "load": load.tool}
+    data = SHIPPED if options.data.resolve() == GOLDEN.resolve() else corpus.name
+    told = {"data": data, "turns": len(corpus.entries), "users": len(corpus.users), "load": load.tool}
     told |= {"seconds": round(time.perf_counter() - started, 1), "machine": _machine()}
+    told |= {"judged": options.sizes.judged, "left_behind": left_behind}
     return told | {"engines": engines, "ceilings": rivals.told()}
+
+
+def _check_programs(options: Options) -> None:
+    """Raises InvalidRequest."""
+    for option, program in (("--peers", options.peers), ("--infinity", options.infinity)):
+        if program and shutil.which(program) is None:
+            raise InvalidRequest(f"{option} {program}: no program of this name")
 
 
 def _of_engine(
@@ -89,6 +110,7 @@ def _of_engine(
     rivals: Rivals,
     place: Place,
     tell: Callable[[str], None],
+    left_behind: list[str],
 ) -> Json:
     tell(f"{engine}: start")
     with _service(options, engine, place) as (target, figures):
@@ -97,8 +119,20 @@ def _of_engine(
             figures |= suite.measure(lambda step: tell(f"{engine}: {step}"))
         finally:
             if options.url:
-                suite.erase()
-    return {"rows": report.shown(engine, figures), "step_seconds": suite.seconds}
+                left_behind += _erase(suite)
+    return {
+        "rows": report.shown(engine, figures, options.rows, judged=options.sizes.judged),
+        "step_seconds": suite.seconds,
+    }
+
+
+def _erase(suite: Suite) -> list[str]:
+    """What could not be erased. A finished measurement stands all the same."""
+    try:
+        suite.erase()
+    except MemstrataError as error:
+        return [f"not all was erased: users {suite.users} are left ({error})"]
+    return []
 
 
 @contextmanager
@@ -123,13 +157,15 @@ def _start_rivals(options: Options, corpus: Corpus, place: Place, programs: Exit
 
 
 def _teller(bar: tqdm[None]) -> Callable[[str], None]:
-    """Says what begins, and that what was before is done."""
+    """Says what begins, and that what was before is done; where no bar is shown, in a line."""
     said: list[str] = []
 
     def tell(what: str) -> None:
         bar.update(1 if said else 0)
         said.append(what)
         bar.set_description_str(what)
+        if bar.disable:
+            print(f"{len(said)}/{bar.total} {what}", file=sys.stderr, flush=True)
 
     return tell
 

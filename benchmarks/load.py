@@ -27,6 +27,9 @@ GENERATOR_CPU_MAX = 0.8
 SEND_LAG_MS_MAX = 5.0
 """At the 99th percentile of an open loop: later sends than this are not the arrivals that were drawn."""
 
+GENERATOR_LIMIT = "the load generator was the limit"
+SENT_LATE = "ms late (limit"
+
 NUMBERS_A_RUN = 1_000_000
 ANSWER_S = 20
 GRACE_S = 60.0
@@ -47,7 +50,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Slice:
-    """What came of one run of load. Times in milliseconds; `kinds` only from the own generator."""
+    """What came of one run of load. Times in milliseconds; `kinds` only from the Python generator."""
 
     rate: float
     p50_ms: float
@@ -67,12 +70,17 @@ class Slice:
         late = (self.send_lag_p99_ms or 0.0) > SEND_LAG_MS_MAX
         return [
             *([f"{self.errors} errors"] if self.errors else []),
-            *([f"sent {self.send_lag_p99_ms:.0f} ms late"] if late else []),
+            *([f"sent {self.send_lag_p99_ms:.1f} {SENT_LATE} {SEND_LAG_MS_MAX:g})"] if late else []),
         ]
 
     @property
     def all_faults(self) -> list[str]:
-        return [*self.faults, *(["the load generator was the limit"] if self.bound_by_generator else [])]
+        return [*self.faults, *([GENERATOR_LIMIT] if self.bound_by_generator else [])]
+
+
+def of_the_machine(fault: str) -> bool:
+    """Whether a fault tells of a machine that was busy, and not of the service."""
+    return fault == GENERATOR_LIMIT or SENT_LATE in fault
 
 
 class Load:
@@ -86,7 +94,7 @@ class Load:
 
     @property
     def tool(self) -> str:
-        return "wrk" if self._wrk else "the own generator"
+        return "wrk" if self._wrk else "the Python generator"
 
     def prepared(self, requests: Sequence[Request]) -> Path:
         return write_requests(requests, self._folder / f"requests-{next(self._names)}")

@@ -9,16 +9,16 @@ middle of a conversation does not see later turns; one that leans on the turns b
 
 from __future__ import annotations
 
-import json
 import secrets
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tqdm import tqdm
 
+from benchmarks.workload import read_rows
 from serve_app.client.conversations import Entry, batches, read_entries
 from serve_app.client.http import Client, Json
 
@@ -47,10 +47,10 @@ class Asked(NamedTuple):
 def measure(client: Client, data: Path, mode: str) -> Json:
     """Write, ask, erase; gives the recall of all queries and of each group."""
     conversations = _conversations(data)
+    queries = [query for query in read_rows(data / "queries.jsonl") if query["evidence"]]
     run = f"bench-{secrets.token_hex(4)}-"
     receipts = _write(client, conversations, run)
     try:
-        queries = [query for query in _rows(data / "queries.jsonl") if query["evidence"]]
         asked = [
             _ask(client, run, conversations, receipts, query, mode)
             for query in tqdm(queries, unit=" queries", disable=None)
@@ -70,11 +70,6 @@ def table(measured: Json) -> str:
         session = score[f"session_hit@{SESSION_DEPTH}"]
         lines.append(f"{name:<14}{score['queries']:>8}{recalls}{session:>9.3f}{score['p50_ms']:>9.1f}")
     return "\n".join(lines)
-
-
-def _rows(path: Path) -> Iterator[Json]:
-    with path.open(encoding="utf-8") as lines:
-        yield from (json.loads(line) for line in lines if line.strip())
 
 
 def _conversations(data: Path) -> dict[str, Conversation]:

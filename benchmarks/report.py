@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from benchmarks.load import Slice
+from benchmarks.load import Slice, of_the_machine
 from serve_app.client.http import Json
 
 NOT_MEASURED, NO_ANSWERS = "not measured", "no answers"
-NAME_WIDTH, CELL_WIDTH, GAP = 49, 9, "  "
+NAME_WIDTH, CELL_WIDTH, FORMAT_WIDTH, GAP = 49, 9, 18, " "
 LEAST, MOST = "≥", "≤"
 
 
@@ -73,12 +73,18 @@ EMBED_TURNS = Row("/v1/embeddings, turns, 16 clients", "/s", "infinity-emb", {"l
 
 SEARCH_OF_PEERS = {"chroma": CHROMA, "langgraph": LANGGRAPH, "mem0": MEM0}
 
-ROWS = (
+OF_THE_SERVICE = (
     *(SEARCH_1, SEARCH_16, EMBED_SHORT, INGEST),
     *(LEXICAL, CACHED, CONTEXT, APPEND),
     *(LENGTH, BATCHES, OPEN_SEARCH, OPEN_MIX, MEMORY, START),
-    *(CHROMA, LANGGRAPH, MEM0, ADD_1, ADD_16, EMBED_TURNS),
 )
+OF_PEERS = (CHROMA, LANGGRAPH, MEM0, ADD_1, ADD_16)
+OF_INFINITY = (EMBED_TURNS,)
+
+
+def rows_of(*, peers: bool, infinity: bool) -> tuple[Row, ...]:
+    """The rows of a run: those of the service, and those of what it is compared with beside the ceiling."""
+    return (*OF_THE_SERVICE, *(OF_PEERS if peers else ()), *(OF_INFINITY if infinity else ()))
 
 
 def compared(measured: Sequence[Slice], rivals: Sequence[Sequence[Slice]], *, upper_bound: bool = False) -> Figure:
@@ -108,46 +114,50 @@ def key_of(row: Row) -> str:
 
 def faults(measured: Json) -> list[str]:
     """Rows that are void, of all engines."""
+    return [f"{engine}: {key}: {', '.join(cell['void'])}" for engine, key, cell in _all(measured) if cell["void"]]
+
+
+def failures(measured: Json) -> list[str]:
+    """Rows that are void for another reason than a busy machine, of all engines."""
     return [
-        f"{engine}: {key}: {', '.join(cell['void'])}"
-        for engine, told in measured["engines"].items()
-        for key, cell in told["rows"].items()
-        if cell["void"]
+        f"{engine}: {key}: {fault}"
+        for engine, key, cell in _all(measured)
+        for fault in cell["void"]
+        if not of_the_machine(fault)
     ]
 
 
 def missed(measured: Json) -> list[str]:
     """Rows whose bar is missed, of all engines."""
-    return [
-        f"{engine}: {key}"
-        for engine, told in measured["engines"].items()
-        for key, cell in told["rows"].items()
-        if cell["met"] is False
-    ]
+    return [f"{engine}: {key}" for engine, key, cell in _all(measured) if cell["met"] is False]
 
 
-def shown(engine: str, figures: Mapping[Row, Figure]) -> Json:
-    """Every row for one engine, as JSON."""
+def _all(measured: Json) -> Iterable[tuple[str, str, Json]]:
+    for engine, told in measured["engines"].items():
+        for key, cell in told["rows"].items():
+            yield engine, key, cell
+
+
+def shown(engine: str, figures: Mapping[Row, Figure], rows: Sequence[Row], *, judged: bool = True) -> Json:
+    """The rows of one engine, as JSON; without bars where the sizes were too small to judge by."""
     cells = {}
-    for row in ROWS:
+    for row in rows:
         figure = figures.get(row, Figure(missing=NOT_MEASURED))
         cell = {name: rounded(value) for name, value in asdict(figure).items()}
-        bar = {"unit": row.unit, "bar": row.bars.get(engine), "bound": row.bound, "met": row.met(engine, figure)}
-        cells[key_of(row)] = cell | bar
+        bar, met = (row.bars.get(engine), row.met(engine, figure)) if judged else (None, None)
+        cells[key_of(row)] = cell | {"unit": row.unit, "bar": bar, "bound": row.bound, "met": met}
     return cells
 
 
 def table(measured: Json) -> str:
-    engines = list(measured["engines"])
-    lines = [_head(measured), ""]
-    lines.append(
-        " " * (NAME_WIDTH + CELL_WIDTH) + "".join(f"{engine:>{4 * CELL_WIDTH + len(GAP)}}" for engine in engines)
-    )
-    columns = GAP + "".join(f"{word:>{CELL_WIDTH}}" for word in ("measured", "against", "ratio", "bar"))
-    lines.append(" " * (NAME_WIDTH + CELL_WIDTH) + columns * len(engines))
-    for row in ROWS:
-        cells = [measured["engines"][engine]["rows"][key_of(row)] for engine in engines]
-        lines.append(f"{key_of(row):<{NAME_WIDTH}}{row.unit:<{CELL_WIDTH}}" + "".join(map(_cells, cells)))
+    """The engines one below the other."""
+    lines = [_head(measured)]
+    words = ("measured", "against", "ratio", *(["bar"] if measured["judged"] else []))
+    columns = GAP + "".join(f"{word:>{CELL_WIDTH}}" for word in words)
+    for engine, told in measured["engines"].items():
+        lines += ["", f"{engine:<{NAME_WIDTH + CELL_WIDTH}}{columns}"]
+        for key, cell in told["rows"].items():
+            lines.append(f"{key:<{NAME_WIDTH}}{cell['unit']:<{CELL_WIDTH}}{_cells(cell)}")
     lines += ["", *_ceilings(measured["ceilings"]), *_notes(measured)]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -156,8 +166,8 @@ def _head(measured: Json) -> str:
     machine = measured["machine"]
     return (
         f"{machine['cores']} cores, {machine['processor']}; load by {measured['load']}; "
-        f"{measured['turns']} turns of {measured['users']} users ({measured['data']}); "
-        f"{measured['seconds']:.0f} s in all"
+        f"{measured['seconds']:.0f} s in all\n"
+        f"{measured['turns']} turns of {measured['users']} users: {measured['data']}"
     )
 
 
@@ -165,7 +175,7 @@ def _cells(cell: Json) -> str:
     values = "".join(f"{_number(cell[name]):>{CELL_WIDTH}}" for name in ("measured", "against", "ratio"))
     bar = "" if cell["bar"] is None else f"{cell['bound']}{_number(cell['bar'], short=True)}"
     mark = "!" if cell["void"] else {True: " ", False: "✗", None: " "}[cell["met"]]
-    return f"{GAP}{values}{bar:>{CELL_WIDTH - 1}}{mark}"
+    return f"{GAP}{values}{bar:>{CELL_WIDTH}} {mark}"
 
 
 def _number(value: float | None, *, short: bool = False) -> str:
@@ -179,20 +189,21 @@ def _number(value: float | None, *, short: bool = False) -> str:
 def _ceilings(ceilings: Json) -> Iterable[str]:
     formats = list(ceilings["formats"])
     heads = [name + (" emulated" if name in ceilings["emulated"] else "") for name in formats]
-    yield f"{'ceiling, by number format':<{NAME_WIDTH + CELL_WIDTH}}" + "".join(f"{head:>16}" for head in heads)
+    yield f"{'ceiling, by number format':<{NAME_WIDTH + CELL_WIDTH}}" + "".join(
+        f"{head:>{FORMAT_WIDTH}}" for head in heads
+    )
     for key, rates in ceilings["rates"].items():
-        numbers = "".join(f"{_number(rates.get(name)):>16}" for name in formats)
+        numbers = "".join(f"{_number(rates.get(name)):>{FORMAT_WIDTH}}" for name in formats)
         yield f"{key:<{NAME_WIDTH}}{'/s':<{CELL_WIDTH}}{numbers}"
 
 
 def _notes(measured: Json) -> Iterable[str]:
     yield ""
-    yield "✗ misses its bar   ! void   - not measured or nothing to compare with"
-    for engine, told in measured["engines"].items():
-        for key, cell in told["rows"].items():
-            if cell["note"]:
-                yield f"{engine}: {key}: {cell['note']}"
+    missed = "✗ misses its bar   " if measured["judged"] else ""
+    yield f"{missed}! void   - not measured or nothing to compare with"
+    yield from (f"{engine}: {key}: {cell['note']}" for engine, key, cell in _all(measured) if cell["note"])
     yield from (f"void: {fault}" for fault in faults(measured))
+    yield from measured["left_behind"]
 
 
 def rounded(value: object) -> object:

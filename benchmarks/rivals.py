@@ -16,8 +16,9 @@ from benchmarks.report import Row, key_of, rounded
 from benchmarks.workload import NUMBER, Corpus, short_texts
 from serve_app.client.http import Json
 
-FORMATS = ("fp32", "bf16")
-INFINITY_FORMATS = {"fp32": "float32", "bf16": "bfloat16"}
+FORMATS = ("float32", "bfloat16")
+"""As torch and infinity-emb name them."""
+
 INFINITY_MODEL = "m"
 FIRST_NUMBER = 100_000_000
 """As long as the numbers that the load generator puts in."""
@@ -120,15 +121,7 @@ def start_infinity(command: str, folder: Path, ports: Ports, programs: ExitStack
     for number_format in (name for name in FORMATS if name not in emulated):
         port = ports.take()
         words = [command, "v2", "--model-id", str(encoder_folder()), "--served-model-name", INFINITY_MODEL]
-        words += [
-            "--engine",
-            "torch",
-            "--device",
-            "cpu",
-            "--dtype",
-            INFINITY_FORMATS[number_format],
-            "--no-bettertransformer",
-        ]
+        words += ["--engine", "torch", "--device", "cpu", "--dtype", number_format, "--no-bettertransformer"]
         words += ["--no-model-warmup", "--host", "127.0.0.1", "--port", str(port), "--log-level", "error"]
         environment = quiet(INFINITY_ANONYMOUS_USAGE_STATS="0")
         log = folder / f"infinity-{number_format}.log"
@@ -143,7 +136,7 @@ def _emulated_formats() -> list[str]:
     if not CPUINFO.exists():
         return []
     flags = set(CPUINFO.read_text().split())
-    return [] if flags & BF16_FLAGS else ["bf16"]
+    return [] if flags & BF16_FLAGS else ["bfloat16"]
 
 
 def encoder_folder() -> Path:

@@ -68,6 +68,9 @@ class Sizes:
     long_turns: int = 5_000
     length_appends: int = 150
     batches: int = 100
+    judged: bool = True
+    """Whether the sizes are large enough to hold what is measured to the bars."""
+
     emulated: bool = True
     """Whether to show what a number format gives that the processor only emulates: slow, and never the ceiling."""
 
@@ -75,7 +78,7 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(
     rounds=1, torch_s=0.3, ingest_torch_s=0.3, knee_s=0.3, open_s=1, corpus_turns=100, long_turns=200,
-    length_appends=20, batches=20, emulated=False,
+    length_appends=20, batches=20, judged=False, emulated=False,
 )  # fmt: skip
 
 
@@ -117,10 +120,19 @@ class Suite:
             self.seconds[name] = round(time.perf_counter() - started, 1)
         return figures
 
+    def check(self) -> None:
+        """Ask once. Raises MemstrataError where the service is not there or does not take the key."""
+        self._client.search({"user_id": self._loads.user("nobody"), "query": "nothing", "mode": "lexical"})
+
     def erase(self) -> None:
-        """All that was written."""
+        """All that was written. Raises MemstrataError at the first user for whom that fails."""
         for user in self._loads.users:
             self._client.erase(user)
+
+    @property
+    def users(self) -> str:
+        """A pattern of the names of all who are written for."""
+        return self._loads.user("*")
 
     # ---- steps
 
@@ -160,6 +172,8 @@ class Suite:
             name: partial(self._rivals.torch, name, "short", self._sizes.torch_s) for name in self._rivals.ceilings
         }
         figure, _ = self._against_ceiling(report.EMBED_SHORT, lambda: _settled(run), torch)
+        if not self._rivals.infinity:
+            return {report.EMBED_SHORT: figure}
         theirs = self._load.prepared(_infinity_embeddings(turns))
         others = {name: self._closed(target, theirs, CLIENTS) for name, target in self._rivals.infinity.items()}
         ran = self._rounds(self._closed(self._target, self._load.prepared(turns), CLIENTS), others, tuple(others))
@@ -196,8 +210,8 @@ class Suite:
 
     def appends(self) -> dict[Row, Figure]:
         file, adds = self._load.prepared(self._loads.append()), self._load.prepared(rival_appends(self._corpus))
-        figures = {}
-        for row, clients in ((report.ADD_1, 1), (report.ADD_16, CLIENTS)):
+        figures: dict[Row, Figure] = {}
+        for row, clients in ((report.ADD_1, 1), (report.ADD_16, CLIENTS)) if self._rivals.peers else ():
             peers = {name: self._closed(target, adds, clients) for name, target in self._rivals.peers.items()}
             ran = self._rounds(self._closed(self._target, file, clients), peers)
             figures[row] = compared(ran[OURS], [ran[name] for name in peers])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 from calendar import month_name
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from serve_app.client.conversations import Entry, read_entries
 from serve_app.client.http import Json
+from serve_app.errors import InvalidRequest
 
 NUMBER = "@NUMBER@"
 LANGUAGE = "en"
@@ -78,11 +79,16 @@ class Corpus:
 def read_corpus(folder: Path, turns_max: int | None) -> Corpus:
     """The English conversations of a data set; with `turns_max` the first of them. Raises InvalidRequest."""
     path = folder / "conversations.jsonl"
-    kept = {row["conversation_id"] for row in _rows(path) if row.get("lang", LANGUAGE) == LANGUAGE}
-    entries = [entry for entry in read_entries(path) if entry.user in kept][:turns_max]
-    users = {entry.user for entry in entries}
-    asked = _rows(folder / "queries.jsonl")
-    queries = [(row["conversation_id"], row["query"]) for row in asked if row["conversation_id"] in users]
+    try:
+        kept = {row["conversation_id"] for row in read_rows(path) if row.get("lang", LANGUAGE) == LANGUAGE}
+        entries = [entry for entry in read_entries(path) if entry.user in kept][:turns_max]
+        users = {entry.user for entry in entries}
+        asked = read_rows(folder / "queries.jsonl")
+        queries = [(row["conversation_id"], row["query"]) for row in asked if row["conversation_id"] in users]
+    except KeyError as error:
+        raise InvalidRequest(f"{folder}: a row has no {error}") from error
+    if not queries:
+        raise InvalidRequest(f"{folder}: no English conversation with a query")
     random.Random(SEED).shuffle(queries)
     return Corpus(folder.name, tuple(entries), tuple(queries))
 
@@ -193,6 +199,13 @@ def _embeddings(text: str) -> Request:
     return Request.post("embeddings", "/v1/embeddings", {"input": text})
 
 
-def _rows(path: Path) -> Iterator[Json]:
-    with path.open(encoding="utf-8") as lines:
-        yield from (json.loads(line) for line in lines if line.strip())
+def read_rows(path: Path) -> list[Json]:
+    """The objects of a file of JSON lines. Raises InvalidRequest."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"{path}: {error}") from error
+    if not all(isinstance(row, dict) for row in rows):
+        raise InvalidRequest(f"{path}: a line is not a JSON object")
+    return rows

@@ -22,9 +22,10 @@ FILE_FORM = """\
 Write a file of JSON lines, one turn a line: user_id, session_id, role, content, and id, created_at, speaker if known;
 or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it."""
 
+CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
 Starts the service on each engine with a store of its own, and beside it the ceiling: one process that searches and
-does nothing else. Prints one table; see docs/performance.md. Takes some minutes, with --quick about one."""
+does nothing else. Prints one table an engine; see docs/performance.md. Takes some minutes, with --quick about one."""
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -122,15 +123,20 @@ def _latency(command: argparse.ArgumentParser) -> None:
 
 def _core(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--engine", type=_engines, help="engines, parted by commas; else local,ray, with --quick local"
+        "--engine",
+        type=_engines,
+        metavar="local,ray",
+        help="engines, separated by commas; else local,ray, with --quick local",
     )
-    command.add_argument("--data", type=Path, help="folder with conversations.jsonl and queries.jsonl; else the golden")
-    command.add_argument("--url", help="measure a running service instead; rows that need a start are left out")
+    command.add_argument("--data", type=Path, help=CORE_DATA_HELP)
+    command.add_argument(
+        "--url", help="measure a running service on this machine instead; start and memory are left out"
+    )
     command.add_argument("--key", help="its API key; else MEMSTRATA_KEY")
     command.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers (docs/performance.md)")
     command.add_argument("--infinity", metavar="PROGRAM", help="infinity_emb, to compare embeddings with")
     command.add_argument("--port", type=int, default=0, help="first of the ports that are used (0: any that are free)")
-    command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how fast")
+    command.add_argument("--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not how fast")
     command.add_argument("--bars", action="store_true", help="exit 1 if a bar is missed")
     _json(command).set_defaults(command="bench core")
 
@@ -138,7 +144,7 @@ def _core(command: argparse.ArgumentParser) -> None:
 def _engines(text: str) -> tuple[str, ...]:
     engines = tuple(text.split(","))
     if not set(engines) <= {"local", "ray"}:
-        raise argparse.ArgumentTypeError("local, ray, or both parted by a comma")
+        raise argparse.ArgumentTypeError("local, ray, or both separated by a comma")
     return engines
 
 

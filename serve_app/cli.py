@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _note(f"memstrata: {error}")
         return 1
     except KeyboardInterrupt:
+        _note("interrupted")
         return 130
 
 
@@ -181,7 +182,8 @@ def bench_core(args: argparse.Namespace) -> int:
     missed = report.missed(measured) if args.bars else []
     for line in missed:
         _note(f"misses its bar: {line}")
-    return 1 if missed or report.faults(measured) else 0
+    broken = report.failures(measured) if args.quick else report.faults(measured)
+    return 1 if missed or broken or measured["left_behind"] else 0
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {

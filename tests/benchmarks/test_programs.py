@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,29 @@ def test_descendants_end_with_the_program(tmp_path: Path) -> None:
     assert memory is not None
     assert memory > 1 << 20
     assert not alive(child)
+
+
+STARTER = """
+import pathlib, sys, time
+from benchmarks.programs import Program
+with Program("it", [sys.executable, "-c", "import time; time.sleep(600)"], pathlib.Path(sys.argv[1])) as it:
+    print(it._process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+def test_programs_end_with_a_killed_benchmark(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", STARTER, str(tmp_path / "log")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        program = int(bench.stdout.readline())
+        assert alive(program)
+        bench.kill()
+    end = time.monotonic() + WAIT_S
+    while alive(program) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not alive(program)
 
 
 def test_a_program_that_ends_early_says_why(tmp_path: Path) -> None:

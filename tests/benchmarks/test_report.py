@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks import report
 from benchmarks.load import GENERATOR_CPU_MAX, SEND_LAG_MS_MAX, Slice
 from benchmarks.report import Figure, Row, compared, key_of
+
+EVERY = report.rows_of(peers=True, infinity=True)
 
 
 def slices(*rates: float) -> list[Slice]:
@@ -54,8 +57,8 @@ def test_a_generator_that_was_the_limit_is_void_or_bounds_the_ratio() -> None:
 
 
 def test_an_open_loop_that_sent_late_is_void() -> None:
-    late = replace(slices(10)[0], send_lag_p99_ms=SEND_LAG_MS_MAX + 1)
-    assert late.faults == ["sent 6 ms late"]
+    late = replace(slices(10)[0], send_lag_p99_ms=SEND_LAG_MS_MAX + 1.3)
+    assert late.faults == ["sent 6.3 ms late (limit 5)"]
 
 
 def test_bars_hold_the_ratio_or_the_figure_itself() -> None:
@@ -70,7 +73,8 @@ def test_bars_hold_the_ratio_or_the_figure_itself() -> None:
 
 def test_the_table_has_every_row_and_its_verdict() -> None:
     figures = {report.SEARCH_1: Figure(40, 100, 0.4), report.START: Figure(5.0), report.LENGTH: Figure(void=("x",))}
-    ceilings = {"formats": ["fp32", "bf16"], "emulated": ["bf16"], "rates": {key_of(report.SEARCH_1): {"fp32": 100}}}
+    rates = {key_of(report.SEARCH_1): {"float32": 100}}
+    ceilings = {"formats": ["float32", "bfloat16"], "emulated": ["bfloat16"], "rates": rates}
     measured = {
         "data": "d",
         "turns": 1,
@@ -79,14 +83,42 @@ def test_the_table_has_every_row_and_its_verdict() -> None:
         "load": "wrk",
         "ceilings": ceilings,
         "machine": {"cores": 2, "processor": "p"},
-        "engines": {"local": {"rows": report.shown("local", figures)}, "ray": {"rows": report.shown("ray", {})}},
+        "judged": True,
+        "left_behind": ["users b-* are left"],
+        "engines": {name: {"rows": report.shown(name, of, EVERY)} for name, of in (("local", figures), ("ray", {}))},
     }
     lines = report.table(measured).splitlines()
-    assert max(map(len, lines)) <= 135
-    of_row = {key: next(line for line in lines if line.startswith(key)) for key in map(key_of, report.ROWS)}
+    assert max(map(len, lines)) <= 100
+    of_row = {key: next(line for line in lines if line.startswith(key)) for key in map(key_of, EVERY)}
     assert "✗" in of_row[key_of(report.SEARCH_1)]
     assert "✗" not in of_row[key_of(report.START)]
     assert "!" in of_row[key_of(report.LENGTH)]
     assert report.missed(measured) == [f"local: {key_of(report.SEARCH_1)}"]
     assert report.faults(measured) == [f"local: {key_of(report.LENGTH)}: x"]
-    assert any("bf16 emulated" in line for line in lines)
+    assert any("bfloat16 emulated" in line for line in lines)
+    assert "users b-* are left" in lines
+
+
+def test_rows_of_peers_are_there_only_where_peers_are() -> None:
+    alone = report.rows_of(peers=False, infinity=False)
+    assert not {report.CHROMA, report.ADD_1, report.EMBED_TURNS} & set(alone)
+    assert set(report.rows_of(peers=True, infinity=False)) - set(alone) == set(report.OF_PEERS)
+    assert set(report.shown("local", {report.ADD_1: Figure(1.0)}, alone)) == set(map(key_of, alone))
+
+
+@pytest.mark.parametrize("row", EVERY, ids=key_of)
+def test_the_page_tells_every_row_and_its_bars(row: Row) -> None:
+    page = (Path(__file__).parents[2] / "docs/performance.md").read_text().splitlines()
+    line = next(line for line in page if f"`{key_of(row)}`" in line)
+    keys, _, bars = (cell.strip().split("<br>") for cell in line.strip("|").split("|"))
+    stated = bars[keys.index(f"`{key_of(row)}`")]
+    assert stated == ", ".join(f"{row.bound} {row.bars[engine]:,}" for engine in ("local", "ray"))
+
+
+def test_a_busy_machine_is_no_failure() -> None:
+    late = replace(slices(10)[0], send_lag_p99_ms=SEND_LAG_MS_MAX + 1, generator_cpu=GENERATOR_CPU_MAX + 0.1)
+    assert len(late.all_faults) == 2
+    figures = {report.OPEN_MIX: Figure(1, void=tuple(late.all_faults)), report.CACHED: Figure(1, void=("3 errors",))}
+    measured = {"engines": {"local": {"rows": report.shown("local", figures, EVERY)}}}
+    assert len(report.faults(measured)) == 2
+    assert report.failures(measured) == [f"local: {key_of(report.CACHED)}: 3 errors"]

@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import latency, recall
 from serve_app.client.http import Client, Json
+from serve_app.errors import InvalidRequest
 from tests.api.running import Running
 
 PETS = {"cat": "Biscuit hides from thunder", "dog": "Rex digs up tulips", "parrot": "Kiwi repeats the doorbell"}
@@ -63,6 +64,16 @@ def test_recall_counts_what_is_not_found(client: Client, data: Path) -> None:
     queries[1] |= {"query": "thunder", "evidence": ["turn-dog", "turn-cat"]}
     (data / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     assert recall.measure(client, data, "lexical")["groups"]["all"]["recall@5"] == pytest.approx(2.5 / 3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["conversations.jsonl", "queries.jsonl"])
+def test_a_data_set_that_is_not_there_is_said_before_anything_is_written(
+    service: Running, client: Client, data: Path, name: str
+) -> None:
+    (data / name).unlink()
+    with pytest.raises(InvalidRequest, match=name):
+        recall.measure(client, data, "lexical")
+    assert sum(shard["turns_in_memory"] for shard in service.ok("GET", "/v1/admin/stats")["shards"]) == 0
 
 
 class Heard(Client):
