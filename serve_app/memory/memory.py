@@ -236,12 +236,13 @@ class Memory:
             filters=request.filters,
             tiers=request.tiers,
         )
-        found = await self._read(shard, owner, size, _found, shard, owner.key, question, vector, stages)
+        asked = (request.query, question, vector, stages)
+        found, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
         missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
         degradation = Degradation("full", (*reasons, *found.reasons, *missing))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found.found, query, keywords(request.query), degradation, receipt)
+        return SearchAnswer(found.found, query, words, degradation, receipt)
 
     async def _vector(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -325,11 +326,15 @@ class Memory:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
 
-def _found(shard: Shard, owner: str, question: Question, vector: Vector | None, stages: Stages) -> Answer:
+def _found(
+    shard: Shard, owner: str, said: str, question: Question, vector: Vector | None, stages: Stages
+) -> tuple[Answer, list[str]]:
+    """What answers the question, and the keywords of the query as it was `said`."""
     stages.mark("queue")
     found = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    words = keywords(said)
     stages.mark("search")
-    return found
+    return found, words
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:
