@@ -85,9 +85,9 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
 
     @property
     def characters(self) -> int:
-        """How much text it holds, its calls and data included."""
-        calls = len(msgspec.json.encode(self.tool_calls)) if self.tool_calls else 0
-        return len(self.content) + len(self.data or b"") + calls
+        """How much text it holds, its calls, data and metadata included."""
+        beside = [value for value in (self.tool_calls, self.metadata) if value]
+        return len(self.content) + len(self.data or b"") + sum(len(msgspec.json.encode(value)) for value in beside)
 
     def expired(self, now: int) -> bool:
         return self.expires_at is not None and self.expires_at <= now

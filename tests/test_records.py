@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -84,3 +86,17 @@ def test_a_field_of_a_newer_release_is_passed_over() -> None:
 def test_what_is_no_record_is_refused(payload: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_record(payload)
+
+
+def test_the_size_of_a_turn_counts_whatever_is_written_out_of_it() -> None:
+    large = "x" * 5_000
+    plain = Turn(id="a", session="s", role="user", content="few", seq=1, arrived_at=1, created_at=1)
+    assert plain.characters == 3
+    held: list[dict[str, Any]] = [
+        {"content": large},
+        {"data": large.encode()},
+        {"metadata": {"note": large}},
+        {"tool_calls": (ToolCall("c", "look", {"at": large}),)},
+    ]
+    for one in held:
+        assert msgspec.structs.replace(plain, **one).characters >= len(large)

@@ -196,7 +196,7 @@ def shown_results(found: Sequence[Found], explain: bool) -> list[msgspec.Raw]:
 
 def _shown_result(found: Found, explain: bool) -> msgspec.Raw:
     """What is found once is likely to be found again: of a short turn the encoded form is kept as long as the turn."""
-    if len(found.turn.content) > WRITTEN_CHARACTERS_MAX or found.turn.data is not None:
+    if found.turn.characters > WRITTEN_CHARACTERS_MAX:
         return msgspec.Raw(msgspec.json.encode(shown_found(found, explain)))
     finding = _Finding("turn", found.score, _scores(found, explain), found.tier)
     return msgspec.Raw(b"%b,%b" % (_written.of(found.turn).json, msgspec.json.encode(finding)[1:]))

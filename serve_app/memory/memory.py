@@ -1,8 +1,8 @@
 """The memory of all owners, as the API sees it: append, read, search, build a context, forget.
 
-Each method reads as the algorithm. Waiting is done on the event loop; everything that computes or
-blocks runs in a bounded pool. A fault of a read path becomes a smaller answer that says so, as long
-as anything can still be given; writes are durable or refused.
+Each method reads as the algorithm. Waiting is done on the event loop; what blocks, or computes for
+more than about a millisecond, runs in a bounded pool. A fault of a read path becomes a smaller answer
+that says so, as long as anything can still be given; writes are durable or refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finding turns of one owner: hot first, warm where hot cannot answer. The whole of a search on one page.
 
-Plain functions on a block (its lock is taken here), called from a bounded pool and never on the
-event loop. What is asked stands in a frozen `Question`; its vector was computed before.
+Plain functions on a block (its lock is taken here); who calls them decides on which thread
+(`Memory._read`). What is asked stands in a frozen `Question`; its vector was computed before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from serve_app.core import Mode, Tier, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.fuse import ARMS, Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
+from serve_app.retrieve.fuse import Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
@@ -63,10 +63,6 @@ class Found(msgspec.Struct, frozen=True):
     score: float
     tier: Tier
     added: Sequence[float] = ()
-
-    @property
-    def parts(self) -> dict[str, float]:
-        return dict(zip(ARMS, self.added, strict=False))
 
 
 class Answer(msgspec.Struct, frozen=True):
