@@ -14,31 +14,29 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Places = NDArray[np.intp]
-"""Ordinals as arrays are indexed by, without a conversion each time."""
-
-K1: Final = 0.9
-"""BM25: how soon more occurrences of a term stop to count."""
-
-B: Final = 0.4
-"""BM25: how much a long text is held against its terms, 0 to 1."""
+from serve_app.stores.bm25 import (
+    IMPACT_CELLS_A_TURN,
+    Floats,
+    Frame,
+    Impact,
+    Impacts,
+    Links,
+    Matches,
+    add,
+    norms_of,
+    own_impacts,
+    sparse,
+    window_impacts,
+)
 
 QUERY_TERMS_MAX: Final = 128
 """Distinct terms that a query is scored by: of a longer one the rarest in this user's turns."""
-
-IMPACT_CELLS_A_TURN: Final = 128
-"""Numbers that are kept of what terms add to scores: half a kilobyte a turn when full."""
-
-DENSE_SHARE: Final = 3
-"""A term in the windows of one turn in so many is kept with a number for every turn: an index takes twice as much."""
 
 NO_TURN: Final = -1
 
@@ -55,62 +53,6 @@ _TURN_BYTES: Final = 12
 """For the estimate in `bytes`: a term with its string, dict entry and array; a posting with spare room; a turn."""
 
 
-class Links(NamedTuple):
-    """For each ordinal the turn before and after it in its session, or -1. Shape (n,) each."""
-
-    previous: Places
-    following: Places
-
-
-class Impact(NamedTuple):
-    """What one term adds to the score of each turn, and of each window: to `at` each, or to all where that is None."""
-
-    own: Floats
-    own_at: NDArray[np.int64] | None
-    window: Floats
-    window_at: NDArray[np.int64] | None
-
-    @property
-    def cells(self) -> int:
-        return len(self.own) + len(self.window)
-
-
-class _Impacts:
-    """Impacts of the terms that were looked for last, within a bound. They hold until the turns change."""
-
-    def __init__(self, cells_max: int) -> None:
-        self._cells_max = cells_max
-        self._cells = 0
-        self._of_terms: OrderedDict[str, Impact] = OrderedDict()
-
-    def get(self, term: str) -> Impact | None:
-        found = self._of_terms.get(term)
-        if found is not None:
-            self._of_terms.move_to_end(term)
-        return found
-
-    def put(self, term: str, impact: Impact) -> None:
-        self._of_terms[term] = impact
-        self._cells += impact.cells
-        while self._cells > self._cells_max:
-            self._cells -= self._of_terms.popitem(last=False)[1].cells
-
-
-class _Frame(NamedTuple):
-    """What BM25 needs of the first n turns whatever the query is. Shape (n,) each, but for `alive`."""
-
-    links: Links
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
-    """The links again, where n stands for an absent neighbour."""
-    alive: int
-    norms: Floats
-    """How much the length of each turn is held against it."""
-    window_norms: Floats
-    """The same for each turn with its neighbours."""
-    impacts: _Impacts
-
-
 class LexicalIndex:
     """Terms of one user's turns: append, replace, remove, score."""
 
@@ -121,7 +63,7 @@ class LexicalIndex:
         self._following = array("i")
         self._removed: set[int] = set()
         self._posting_count = 0
-        self._frame: _Frame | None = None  # of all turns; made by the first query after a change
+        self._frame: Frame | None = None  # of all turns; made by the first query after a change
 
     @property
     def size(self) -> int:
@@ -209,8 +151,8 @@ class LexicalIndex:
         wanted = self._rarest(Counter(terms))
         for term, impact in self._impacts(wanted, n):
             times = np.float32(wanted[term])
-            _add(own, impact.own_at, times * impact.own)
-            _add(window, impact.window_at, times * impact.window)
+            add(own, impact.own_at, times * impact.own)
+            add(window, impact.window_at, times * impact.window)
         return own, window
 
     def _rarest(self, terms: Counter[str]) -> dict[str, int]:
@@ -235,12 +177,12 @@ class LexicalIndex:
             frame.impacts.put(term, impact)
         return [(term, impact or made[term]) for term, impact in kept.items()]
 
-    def _made_impacts(self, terms: Sequence[str], frame: _Frame, n: int) -> list[Impact]:
+    def _made_impacts(self, terms: Sequence[str], frame: Frame, n: int) -> list[Impact]:
         found = self._matches(terms, n)
-        added, windows = _own_impacts(found, frame), _window_impacts(found, frame, n)
+        added, windows = own_impacts(found, frame), window_impacts(found, frame, n)
         ends = found.held.cumsum().tolist()
         return [
-            Impact(added[start:end].copy(), found.ordinals[start:end].copy(), *_sparse(window))
+            Impact(added[start:end].copy(), found.ordinals[start:end].copy(), *sparse(window))
             for start, end, window in zip([0, *ends[:-1]], ends, windows, strict=True)
         ]
 
@@ -321,7 +263,7 @@ class LexicalIndex:
             elif len(kept) < len(postings):
                 self._postings[term] = array("I", kept) if len(kept) > 1 else kept[0]
 
-    def _matches(self, terms: Sequence[str], n: int) -> _Matches:
+    def _matches(self, terms: Sequence[str], n: int) -> Matches:
         """Where the terms stand among the first n turns."""
         packed, held = array("I"), []
         for term in terms:
@@ -329,7 +271,7 @@ class LexicalIndex:
             packed.extend(postings)
             held.append(len(postings))
         flat = np.frombuffer(packed, np.uint32)
-        return _Matches(
+        return Matches(
             held=np.array(held, np.int64),
             rows=np.repeat(np.arange(len(held)), held),
             ordinals=(flat >> _COUNT_BITS).astype(np.int64),
@@ -345,7 +287,7 @@ class LexicalIndex:
             return array("I", (held,) if held >> _COUNT_BITS < n else ())
         return held if n == self.size else held[: bisect_left(held, n << _COUNT_BITS)]
 
-    def _framed(self, n: int) -> _Frame:
+    def _framed(self, n: int) -> Frame:
         """Of all turns it is kept until the next change; of fewer it is made for this query."""
         if n != self.size:
             return self._made_frame(n)
@@ -353,7 +295,7 @@ class LexicalIndex:
             self._frame = self._made_frame(n)
         return self._frame
 
-    def _made_frame(self, n: int) -> _Frame:
+    def _made_frame(self, n: int) -> Frame:
         previous, following = np.array(self._previous[:n], np.intp), np.array(self._following[:n], np.intp)
         links = Links(previous, np.where(following < n, following, NO_TURN))
         alive = self._alive(n)
@@ -361,67 +303,16 @@ class LexicalIndex:
         before, after = (np.where(one < 0, n, one) for one in links)
         padded = np.append(lengths, np.float32(0))
         around = lengths + padded[before] + padded[after]
-        return _Frame(
+        return Frame(
             links,
             before,
             after,
             alive,
-            _norms(lengths, alive),
-            _norms(around, alive),
-            _Impacts(n * IMPACT_CELLS_A_TURN),
+            norms_of(lengths, alive),
+            norms_of(around, alive),
+            Impacts(n * IMPACT_CELLS_A_TURN),
         )
 
     def _alive(self, n: int) -> int:
         gone = len(self._removed) if n == self.size else sum(ordinal < n for ordinal in self._removed)
         return n - gone
-
-
-class _Matches(NamedTuple):
-    """The postings of some terms: entry i says that term `rows[i]` stands `counts[i]` times in `ordinals[i]`."""
-
-    held: NDArray[np.int64]
-    """How many turns hold each term. Shape (terms,)."""
-    rows: NDArray[np.int64]
-    ordinals: NDArray[np.int64]
-    counts: Floats
-
-
-def _add(scores: Floats, at: NDArray[np.int64] | None, added: Floats) -> None:
-    if at is None:
-        scores += added
-    else:
-        scores[at] += added  # no place twice
-
-
-def _sparse(impact: Floats) -> tuple[Floats, NDArray[np.int64] | None]:
-    """Without the zeros, where that saves room; a copy."""
-    at = np.flatnonzero(impact)
-    return (impact.copy(), None) if len(at) * DENSE_SHARE > len(impact) else (impact[at], at)
-
-
-def _own_impacts(found: _Matches, frame: _Frame) -> Floats:
-    """One for each posting."""
-    shares = found.counts / (found.counts + frame.norms[found.ordinals])
-    return (_worth(frame.alive, found.held)[found.rows] * shares).astype(np.float32)
-
-
-def _window_impacts(found: _Matches, frame: _Frame, n: int) -> Floats:
-    """What stands in a turn stands in its neighbours' windows, too. Shape (terms, n)."""
-    width = n + 1  # one place more, where what would go to an absent neighbour ends up
-    base = found.rows * width
-    before, after = frame.before[found.ordinals], frame.after[found.ordinals]
-    keys = np.concatenate((base + found.ordinals, base + before, base + after))
-    counts = np.concatenate((found.counts, found.counts, found.counts))
-    cells = np.bincount(keys, counts, len(found.held) * width).reshape(-1, width)[:, :n]
-    worth = _worth(frame.alive, (cells > 0).sum(axis=1))
-    return (worth[:, None] * (cells / (cells + frame.window_norms))).astype(np.float32)
-
-
-def _worth(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Okapi BM25 (Robertson and Zaragoza 2009): what each term adds at most, by its always positive rarity."""
-    return np.asarray((K1 + 1) * np.log1p((alive - holding + 0.5) / (holding + 0.5)), np.float64)
-
-
-def _norms(lengths: Floats, alive: int) -> Floats:
-    norms = K1 * (1 - B + B * lengths * (alive / max(float(lengths.sum()), 1.0)))
-    return np.asarray(np.maximum(norms, np.float32(1e-6)), np.float32)

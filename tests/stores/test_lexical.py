@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.stores.lexical import K1, QUERY_TERMS_MAX, B, LexicalIndex
+from serve_app.stores.bm25 import K1, B
+from serve_app.stores.lexical import QUERY_TERMS_MAX, LexicalIndex
 
 TERMS = [f"t{at}" for at in range(8)]
 
