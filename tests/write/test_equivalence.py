@@ -309,7 +309,7 @@ def assert_finds(block: Block, hot: HotIndex, memory: Remembered) -> None:
     assert list(block.turns.values()) == [memory.turns[seq] for seq in resident]
     assert block.expiring == {seq: turn.expires_at for seq, turn in block.turns.items() if turn.expires_at}
     newest_facts = [versions[-1].value for versions in block.facts.values()]
-    assert block.characters == sum(map(len, [*(turn.content for turn in block.turns.values()), *newest_facts]))
+    assert block.characters == sum(turn.characters for turn in block.turns.values()) + sum(map(len, newest_facts))
     assert block.vectors == {seq: memory.vectors[seq] for seq in resident if seq in memory.vectors}
     rows, _ = hot.search(block.key, EMBEDDER.embed(["apple"])[0], 10_000)
     expected = [seq * ROWS_PER_TURN_MAX + part for seq, (_, parts) in block.vectors.items() for part in range(parts)]
