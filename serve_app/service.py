@@ -21,8 +21,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from serve_app.api import http
+from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
-from serve_app.api.auth import FIRST_KEY_FILE, KeyFile, write_private
+from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -43,6 +44,8 @@ from serve_app.records import Record, decode_record
 from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import Recovery, ShardLog
+from serve_app.stores.policy_file import PolicyFile
+from serve_app.stores.private_file import write_private
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.housekeeping import Housekeeper
@@ -137,6 +140,7 @@ class Service:
         settings = self._settings
         opened.callback(os.close, _locked(self._folder))
         keys = KeyFile(self._folder)
+        policies = PolicyFile(self._folder)
         embedder = self._open_encoder(settings.encoder)
         identity = self._identity(embedder.version)
         tokenizer = open_tokenizer(settings.memory.tokenizer)
@@ -165,12 +169,13 @@ class Service:
             settings.memory,
             microseconds,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
+            policies,
         )
         warm = queues.query(WARM_UP)
         operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        return Api(Routes(memory, operator, keys), keys, operator, metrics)
+        return Api(Routes(memory, operator), AdminRoutes(memory, operator, keys, policies), keys, operator, metrics)
 
     def _open_queues(self, embedder: Embedder) -> EncoderQueues:
         if self._queues_beside is not None:

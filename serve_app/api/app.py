@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from serve_app.api import http
+from serve_app.api.admin import AdminRoutes
 from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.http import HTML, Request, Response
 from serve_app.api.openapi import docs_page, document, query_parameters
@@ -54,7 +55,7 @@ class Route(NamedTuple):
     query: frozenset[str]
 
 
-def table(routes: Routes) -> list[Route]:
+def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
     """Every route that needs a key."""
     described: list[tuple[str, str, Handler]] = [
         ("POST", "/v1/sessions/{session_id}/turns", routes.append_turns),
@@ -76,11 +77,13 @@ def table(routes: Routes) -> list[Route]:
         ("DELETE", "/v1/users/{user_id}", routes.erase_user),
         ("GET", "/v1/erasures/{erasure_id}", routes.get_erasure),
         ("POST", "/v1/embeddings", routes.embeddings),
-        ("GET", "/v1/admin/stats", routes.stats),
-        ("POST", "/v1/admin/maintenance", routes.maintain),
-        ("POST", "/v1/admin/keys", routes.create_key),
-        ("GET", "/v1/admin/keys", routes.list_keys),
-        ("DELETE", "/v1/admin/keys/{key_id}", routes.delete_key),
+        ("GET", "/v1/admin/stats", admin.stats),
+        ("POST", "/v1/admin/maintenance", admin.maintain),
+        ("POST", "/v1/admin/keys", admin.create_key),
+        ("GET", "/v1/admin/keys", admin.list_keys),
+        ("DELETE", "/v1/admin/keys/{key_id}", admin.delete_key),
+        ("GET", "/v1/admin/policies/{name}", admin.get_policy),
+        ("PUT", "/v1/admin/policies/{name}", admin.put_policy),
     ]
     return [
         Route(method, _pattern(template), template, handler, query_parameters(method, template))
@@ -135,7 +138,7 @@ class _Places:
 class Api:
     """Answers one request after the other; holds no state but counters."""
 
-    def __init__(self, routes: Routes, keys: KeyFile, operator: Operator, metrics: Metrics) -> None:
+    def __init__(self, routes: Routes, admin: AdminRoutes, keys: KeyFile, operator: Operator, metrics: Metrics) -> None:
         self._keys = keys
         self._operator = operator
         self._metrics = metrics
@@ -143,7 +146,7 @@ class Api:
         self._request_numbers = itertools.count()
         self._reading = _Places(READING_MAX, "too many requests are still being sent")
         self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
-        self._routes = _Table(table(routes))
+        self._routes = _Table(table(routes, admin))
         self._document = msgspec.json.encode(document())
         self._page = docs_page()
         # The routes that need no key; none shows data.

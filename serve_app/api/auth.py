@@ -7,29 +7,22 @@ revoked by the command line counts at once.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from serve_app.api.ids import identifier
-from serve_app.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable, Unauthorized
+from serve_app.errors import Forbidden, InvalidRequest, NotFound, Unauthorized
+from serve_app.stores.private_file import PrivateFile, write_private
 
 KeyRole = Literal["app", "admin", "operator"]
 
 KEYS_FILE = "keys.json"
 FIRST_KEY_FILE = "admin.key"
-LOCK_FILE = ".keys.lock"
 DEFAULT_TENANT = "default"
-
-Stamp = tuple[int, int, int]
-"""Time of change, inode and size of the key file: another file, another stamp."""
 
 
 class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,11 +56,9 @@ class KeyFile:
     """The keys of one store. Safe for many threads, and for writers in several processes: a lock file orders them."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / KEYS_FILE
-        self._path_text = str(self._path)  # looked at with each request: a Path would be made into one each time
+        self._file = PrivateFile(folder / KEYS_FILE, list[KeyRecord], list)
         self._first = folder / FIRST_KEY_FILE
-        self._lock_path = folder / LOCK_FILE
-        self._seen: tuple[Stamp | None, dict[str, KeyRecord]] = (None, {})
+        self._by_digest: tuple[list[KeyRecord] | None, dict[str, KeyRecord]] = (None, {})
 
     def ensure_first(self) -> str | None:
         """On a store without keys: make one operator key, keep it in `admin.key` (mode 0600), and give it."""
@@ -87,8 +78,8 @@ class KeyFile:
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         key = f"ms_{key_id}_{secret}"
         record = KeyRecord(key_id, _digest(key), tenant, role, user)
-        with self._writing():
-            self._write([*self._read().values(), record])
+        with self._file.changing() as write:
+            write([*self._file.read(), record])
         return key_id, key
 
     def revoke(self, key_id: str, tenant: str | None) -> None:
@@ -96,17 +87,17 @@ class KeyFile:
 
         Raises NotFound, also where the key is of another tenant; Forbidden where it is an operator's.
         """
-        with self._writing():
-            records = self._read()
-            found = next((one for one in records.values() if one.key_id == key_id), None)
+        with self._file.changing() as write:
+            records = self._file.read()
+            found = next((one for one in records if one.key_id == key_id), None)
             if found is None or tenant not in (None, found.tenant):
                 raise NotFound("no such key")
             if tenant is not None and found.role == "operator":
                 raise Forbidden("only an operator revokes the key of an operator")
-            self._write([one for one in records.values() if one.key_id != key_id])
+            write([one for one in records if one.key_id != key_id])
 
     def records(self, tenant: str | None) -> list[KeyRecord]:
-        return [one for one in self._read().values() if tenant in (None, one.tenant)]
+        return [one for one in self._file.read() if tenant in (None, one.tenant)]
 
     def principal(self, authorization: bytes | None) -> Principal:
         """Who sent this `Authorization` header. Raises Unauthorized."""
@@ -119,56 +110,12 @@ class KeyFile:
         return Principal(found.key_id, found.tenant, found.role, found.user)
 
     def _read(self) -> dict[str, KeyRecord]:
-        """The keys by digest. Costs one stat while the file stays as it is. Raises StoreUnavailable."""
-        try:
-            found = os.stat(self._path_text)
-            stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
-            if stamp != self._seen[0]:
-                records = msgspec.json.decode(self._path.read_bytes(), type=list[KeyRecord])
-                self._seen = (stamp, {record.sha256: record for record in records})
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError) as error:
-            raise StoreUnavailable(f"the key file cannot be read: {error}") from error
-        return self._seen[1]
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One change at a time, on this machine: each is made to what the one before left."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreUnavailable(f"the key file cannot be written: {error.strerror}") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
-
-    def _write(self, records: list[KeyRecord]) -> None:
-        try:
-            write_private(self._path, msgspec.json.format(msgspec.json.encode(records)).decode())
-        except OSError as error:
-            raise StoreUnavailable(f"the key file cannot be written: {error.strerror}") from error
+        """The keys by digest. Raises StoreUnavailable."""
+        records = self._file.read()
+        if records is not self._by_digest[0]:
+            self._by_digest = (records, {record.sha256: record for record in records})
+        return self._by_digest[1]
 
 
 def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, durably, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

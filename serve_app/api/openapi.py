@@ -11,8 +11,14 @@ import msgspec
 
 from serve_app.api import ids, schemas
 from serve_app.api.problems import STATUS_OF_CODE, TITLES, Problem
+from serve_app.policies import OF_SERVICE, OF_TENANT
 
-Operation = tuple[str, str, str, type | None, tuple[str, ...], int]
+Bodies = tuple[type, ...]
+"""The shapes of which a body has one."""
+
+Operation = tuple[str, str, str, type | Bodies | None, tuple[str, ...], int]
+
+POLICIES: Bodies = (*OF_TENANT.values(), *OF_SERVICE.values())
 
 OPERATIONS: tuple[Operation, ...] = (
     # method, path, what it does, body, query parameters, status of success
@@ -47,6 +53,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ("post", "/v1/admin/keys", "Make a key (role admin)", schemas.KeyIn, (), 201),
     ("get", "/v1/admin/keys", "List keys (role admin)", None, (), 200),
     ("delete", "/v1/admin/keys/{key_id}", "Revoke a key (role admin)", None, (), 200),
+    ("get", "/v1/admin/policies/{name}", "Read a policy (role admin)", None, (), 200),
+    ("put", "/v1/admin/policies/{name}", "Set a policy (role admin)", POLICIES, (), 200),
     ("get", "/healthz", "Alive", None, (), 200),
     ("get", "/readyz", "Ready, and what is degraded", None, (), 200),
     ("get", "/metrics", "Prometheus metrics", None, (), 200),
@@ -94,7 +102,7 @@ def query_parameters(method: str, path: str) -> frozenset[str]:
 
 def document() -> dict[str, Any]:
     """The OpenAPI 3.1 description of this service."""
-    bodies = [body for _, _, _, body, _, _ in OPERATIONS if body is not None]
+    bodies = [one for _, _, _, body, _, _ in OPERATIONS for one in _shapes(body)]
     _, components = msgspec.json.schema_components([*bodies, Problem], ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for method, path, title, body, query, status in OPERATIONS:
@@ -112,7 +120,7 @@ def document() -> dict[str, Any]:
 
 
 def _operation(
-    method: str, path: str, title: str, body: type | None, query: tuple[str, ...], status: int
+    method: str, path: str, title: str, body: type | Bodies | None, query: tuple[str, ...], status: int
 ) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": re.sub(r"\W+", "_", f"{method}{path}").strip("_"),
@@ -122,11 +130,16 @@ def _operation(
         "responses": {str(status): {"description": "Done"}, "default": _problem_response()},
     }
     if body is not None:
-        schema = {"$ref": f"#/components/schemas/{body.__name__}"}
+        shapes = [{"$ref": f"#/components/schemas/{one.__name__}"} for one in _shapes(body)]
+        schema = shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if path not in OPEN_PATHS:
         described["security"] = [{"key": []}]
     return described
+
+
+def _shapes(body: type | Bodies | None) -> Bodies:
+    return () if body is None else body if isinstance(body, tuple) else (body,)
 
 
 def _parameter(name: str, place: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from serve_app.api import asking, convert, showing
 from serve_app.api.asking import seconds
-from serve_app.api.auth import KeyFile, Principal
+from serve_app.api.auth import Principal
 from serve_app.api.http import LARGE_BODY_BYTES, NDJSON, BodyDecoder, Request, Response, json_response
 from serve_app.api.ids import identifier
 from serve_app.api.schemas import (
@@ -24,14 +24,12 @@ from serve_app.api.schemas import (
     EditTurnIn,
     EmbeddingsIn,
     FactIn,
-    KeyIn,
-    MaintenanceIn,
     SearchIn,
     TurnIn,
 )
 from serve_app.api.times import format_time
 from serve_app.core import Owner
-from serve_app.errors import Forbidden, InvalidRequest, NotSupported
+from serve_app.errors import InvalidRequest, NotSupported
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
@@ -47,8 +45,6 @@ _search = BodyDecoder(SearchIn)
 _context = BodyDecoder(ContextIn)
 _fact = BodyDecoder(FactIn)
 _embeddings = BodyDecoder(EmbeddingsIn)
-_key = BodyDecoder(KeyIn)
-_maintenance = BodyDecoder(MaintenanceIn)
 
 FOUND_SHOWN_AT_ONCE = 100
 """More results of a search are written out on a thread."""
@@ -65,10 +61,9 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 class Routes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(self, memory: Memory, operator: Operator, keys: KeyFile) -> None:
+    def __init__(self, memory: Memory, operator: Operator) -> None:
         self._memory = memory
         self._operator = operator
-        self._keys = keys
 
     # ---- turns and sessions
 
@@ -225,36 +220,6 @@ class Routes:
         rows = await _off_the_loop_if(many, partial(_embedding_rows, encoding=body.encoding_format), vectors)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return json_response({"object": "list", "model": version.name, "data": rows, "usage": usage})
-
-    # ---- operations
-
-    async def stats(self, who: Principal, request: Request) -> Response:
-        return json_response({"shards": await self._operator.stats(), "version": self._memory.encoder.version.name})
-
-    async def maintain(self, who: Principal, request: Request) -> Response:
-        body = await _maintenance(request.body)
-        if body.action not in ("fold", "compact"):
-            raise NotSupported(f"action: {body.action!r} is not supported yet")
-        done = await self._operator.maintain(body.action, body.shard)
-        return json_response({"action": body.action, "shards": done})
-
-    async def create_key(self, who: Principal, request: Request) -> Response:
-        body = await _key(request.body)
-        tenant = body.tenant or who.tenant
-        if who.role != "operator" and (tenant != who.tenant or body.role == "operator"):
-            raise Forbidden("an admin makes keys of its own tenant, and no operator keys")
-        key_id, key = await asyncio.to_thread(self._keys.create, tenant=tenant, role=body.role, user=body.user_id)
-        return json_response({"key_id": key_id, "key": key, "tenant": tenant, "role": body.role}, 201)
-
-    async def list_keys(self, who: Principal, request: Request) -> Response:
-        records = self._keys.records(None if who.role == "operator" else who.tenant)
-        shown = [{"key_id": one.key_id, "tenant": one.tenant, "role": one.role, "user_id": one.user} for one in records]
-        return json_response({"keys": shown})
-
-    async def delete_key(self, who: Principal, request: Request) -> Response:
-        tenant = None if who.role == "operator" else who.tenant
-        await asyncio.to_thread(self._keys.revoke, request.path[0], tenant)
-        return json_response({"deleted": 1})
 
 
 def _begun(request: Request) -> Stages:

@@ -34,6 +34,7 @@ from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
+from serve_app.policies import DefaultPolicies, Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.expand import keywords
@@ -113,6 +114,7 @@ class Memory:
         options: MemoryOptions,
         clock: Callable[[], int],
         versions: tuple[str, ...],
+        policies: Policies | None = None,
     ) -> None:
         self._writers = writers
         self._indexer = indexer
@@ -123,6 +125,7 @@ class Memory:
         self._options = options
         self._clock = clock
         self._versions = versions
+        self._policies = policies or DefaultPolicies()
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes
@@ -169,7 +172,10 @@ class Memory:
     async def put_fact(
         self, owner: Owner, key: str, value: str, entity_class: str | None, ttl_seconds: int | None
     ) -> tuple[Fact, Receipt]:
-        return await self._write(self._writer(owner), PutFact(owner.key, key, value, entity_class, ttl_seconds))
+        """A time to live of its own wins over that of its entity class; a class without one is kept as a label."""
+        classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
+        life_s = ttl_seconds or classes.get(entity_class or "")
+        return await self._write(self._writer(owner), PutFact(owner.key, key, value, entity_class, life_s))
 
     async def delete_fact(self, owner: Owner, key: str) -> tuple[int, Receipt]:
         return await self._write(self._writer(owner), DeleteFact(owner.key, key))

@@ -117,8 +117,10 @@ class Operator:
     def _maintain_one(self, action: str, number: int) -> dict[str, int]:
         if action == "compact":
             self._housekeeper.purge_now(number)
-        else:
+        elif action == "fold":
             self._housekeeper.fold_now(number)
+        else:
+            self._housekeeper.perform(action, number)
         return {"shard": number, "folded_seq": self._writers[number].shard.folded_seq}
 
     async def _in_pool(self, function: Callable[..., T], *arguments: object) -> T:

@@ -21,6 +21,7 @@ import lancedb.index as index_kinds
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from lancedb.expr import col, lit
 from lancedb.query import MatchQuery
 from numpy.typing import NDArray
@@ -294,6 +295,11 @@ class RecordTable:
         columns = ["owner", "session", "seq", "rev"]
         found = self._scan(every(of_kind("turn"), col("vector_rev") < col("rev")), columns).to_pylist()
         return [(row["owner"], row["session"], row["seq"], row["rev"]) for row in found]
+
+    def owners(self, start: str, end: str) -> set[str]:
+        """Owners of turns or facts whose key is `start` or after it, and before `end`."""
+        within = every(col("owner") >= lit(start), col("owner") < lit(end), col("kind").isin(["turn", "fact"]))
+        return set(pc.unique(self._scan(within, ["owner"])["owner"]).to_pylist())
 
     def erasures(self) -> list[Erasure]:
         bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()

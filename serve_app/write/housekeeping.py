@@ -10,11 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
-from serve_app.errors import StorageTrouble, StoreUnavailable
+from serve_app.errors import NotFound, StorageTrouble, StoreUnavailable
 from serve_app.write.commit import Draft, Operation, ShardWriter
 from serve_app.write.fold import fold
 from serve_app.write.operations import CloseErasure
@@ -49,6 +50,20 @@ class DropSegments(Operation):
         return draft.shard.log.drop_through(draft.shard.folded_seq, SEGMENTS_A_DROP)
 
 
+class Duty(Protocol):
+    """What is done for each shard from time to time beside folding, on the housekeeper's thread.
+
+    One call does a bounded part, so that no fold waits long. It may raise StorageTrouble: then it is tried again.
+    """
+
+    name: str
+    every_s: float
+
+    def tend(self, number: int, writer: ShardWriter) -> bool:
+        """Do a part; gives whether more is to be done at once."""
+        ...
+
+
 @dataclass
 class Upkeep:
     """What the housekeeper remembers of one shard."""
@@ -57,12 +72,14 @@ class Upkeep:
     folded_at: float
     purged_at: float = 0.0
     trouble: str | None = None
+    tended_at: dict[str, float] = field(default_factory=dict)
 
 
 class Housekeeper:
-    def __init__(self, writers: Sequence[ShardWriter], options: FoldOptions) -> None:
+    def __init__(self, writers: Sequence[ShardWriter], options: FoldOptions, duties: Sequence[Duty] = ()) -> None:
         self._writers = writers
         self._options = options
+        self._duties = {duty.name: duty for duty in duties}
         self._upkeep = [Upkeep(threading.Lock(), time.monotonic()) for _ in writers]
         self._wake = threading.Event()
         self._closed = False
@@ -114,6 +131,16 @@ class Housekeeper:
             shard.purge_due = True
             raise
 
+    def perform(self, name: str, number: int) -> None:
+        """Do all of one duty for one shard now. Raises NotFound where there is no such duty."""
+        duty = self._duties.get(name)
+        if duty is None:
+            raise NotFound(f"there is no maintenance {name!r}")
+        if not self._writers[number].shard.log.writable:
+            raise StoreUnavailable(NO_WRITES)
+        while duty.tend(number, self._writers[number]) and not self._closed:
+            continue
+
     def _run(self) -> None:
         while not self._closed:
             self._wake.wait(self._options.round_s)
@@ -134,6 +161,7 @@ class Housekeeper:
                 self.purge_now(number)
             elif self._fold_is_due(number, shard):
                 self.fold_now(number)
+            self._tend_duties(number)
             self._upkeep[number].trouble = None
         except StorageTrouble as error:
             if self._upkeep[number].trouble is None:
@@ -142,6 +170,14 @@ class Housekeeper:
         except Exception as error:  # noqa: BLE001 - a defect in one shard's maintenance must not end that of the others
             _log.exception("maintenance of shard %d failed", number)
             self._upkeep[number].trouble = f"defect: {type(error).__name__}"
+
+    def _tend_duties(self, number: int) -> None:
+        """Each that is due, one part; what has more to do comes again at the next round."""
+        tended_at = self._upkeep[number].tended_at
+        for name, duty in self._duties.items():
+            now = time.monotonic()
+            if now - tended_at.setdefault(name, now) >= duty.every_s and not duty.tend(number, self._writers[number]):
+                tended_at[name] = time.monotonic()
 
     def _erasing(self, shard: Shard) -> bool:
         return any(erasure.completed_at is None for erasure in list(shard.erasures.values()))

@@ -33,10 +33,6 @@ from serve_app.write.commit import Draft, Operation
 
 MICROSECONDS = 1_000_000
 
-DAY_S = 24 * 3600
-ENTITY_CLASS_TTL_S = {"orders": DAY_S, "preferences": 30 * DAY_S, "identity": 90 * DAY_S}
-"""How long a fact of a class holds."""
-
 WEIGHT_BYTES = 16_384
 """A turn weighs one more for each so many bytes, so that the queue is bounded in memory, too."""
 
@@ -229,15 +225,12 @@ class CloseErasure(Operation):
 
 
 class PutFact(Operation):
-    """A time to live of its own wins over that of its entity class; a class without one is kept as a label."""
-
-    def __init__(self, owner: str, key: str, value: str, entity_class: str | None, ttl_seconds: int | None) -> None:
+    def __init__(self, owner: str, key: str, value: str, entity_class: str | None, life_s: int | None) -> None:
         self.owner, self.key, self.value = owner, key, value
-        self.entity_class, self.ttl_seconds = entity_class, ttl_seconds
+        self.entity_class, self.life_s = entity_class, life_s
 
     def prepare(self, draft: Draft) -> Fact:
-        life_s = self.ttl_seconds or ENTITY_CLASS_TTL_S.get(self.entity_class or "")
-        expires_at = None if life_s is None else draft.now + life_s * MICROSECONDS
+        expires_at = None if self.life_s is None else draft.now + self.life_s * MICROSECONDS
         fact = Fact(self.key, self.value, draft.seq(), draft.now, self.entity_class, expires_at)
         draft.add(FactPut(self.owner, fact))
         return fact

@@ -188,6 +188,13 @@ class Shard:
                 resident -= gone[-1].weight
             return gone
 
+    def owners(self, start: str, end: str) -> list[str]:
+        """Owners of turns or facts with `start <= key < end`, sorted. Reads the table: for maintenance and lists."""
+        with self._lock:
+            recent = {owner for owner in self._tail_of if start <= owner < end}
+        held = self.table.owners(start, end) - recent
+        return sorted(held | {owner for owner in recent if self.block(owner).total_turns or self.block(owner).facts})
+
     # ---- changes
 
     def take(self, records: Sequence[Record]) -> None:

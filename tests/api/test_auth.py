@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 
+from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Route, table
 from serve_app.api.auth import KeyFile
 from serve_app.api.routes import Routes
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable, Unauthorized
 from tests.api.running import Running, refused
 
-ROUTES: list[Route] = table(object.__new__(Routes))
+ROUTES: list[Route] = table(object.__new__(Routes), object.__new__(AdminRoutes))
 DATA_ROUTES = [route for route in ROUTES if not route.template.startswith("/v1/admin")]
 ADMIN_ROUTES = [route for route in ROUTES if route.template.startswith("/v1/admin")]
 
 BODIES: dict[str, Any] = {
+    "/v1/admin/policies/{name}": {},
     "/v1/sessions/{session_id}/turns": {"user_id": "zelda", "turns": [{"role": "user", "content": "x"}]},
     "/v1/turns/{turn_id}": {"content": "changed"},
     "/v1/context": {"user_id": "zelda", "query": "x", "budget_tokens": 500},
@@ -36,7 +38,12 @@ def named(route: Route) -> str:
 def arguments(route: Route, user: str = "zelda") -> dict[str, Any]:
     """A right request of the route for a user: path, query and body."""
     filled = route.template.replace("{user_id}", user).replace("{session_id}", "s").replace("{turn_id}", "t")
-    filled = filled.replace("{key}", "k").replace("{erasure_id}", "none").replace("{key_id}", "none")
+    filled = (
+        filled.replace("{name}", "privacy")
+        .replace("{key}", "k")
+        .replace("{erasure_id}", "none")
+        .replace("{key_id}", "none")
+    )
     query = {name: {"user_id": user, "session_id": "s"}[name] for name in route.query & {"user_id", "session_id"}}
     body = BODIES.get(route.template)
     if body is not None and "user_id" in body:
@@ -222,7 +229,7 @@ def test_a_damaged_key_file_lets_nobody_in_and_is_named(tmp_path: Path) -> None:
     keys = KeyFile(tmp_path)
     key = keys.ensure_first()
     (tmp_path / "keys.json").write_text("[{")
-    with pytest.raises(StoreUnavailable, match="key file"):
+    with pytest.raises(StoreUnavailable, match=r"keys\.json"):
         keys.principal(f"Bearer {key}".encode())
     (tmp_path / "keys.json").unlink()
     with pytest.raises(Unauthorized):

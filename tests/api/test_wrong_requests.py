@@ -77,7 +77,6 @@ def test_what_is_documented_and_not_built_says_so(service: Running, user: str) -
     turn = {"role": "tool", "data": {"a": 1}, "field_ttl": {"$.a": 5}}
     refused(service.call("POST", "/v1/sessions/s/turns", json={"user_id": user, "turns": [turn]}), 422, "not_supported")
     refused(service.call("POST", "/v1/embeddings", json={"input": "x", "dimensions": 3}), 422, "not_supported")
-    refused(service.call("POST", "/v1/admin/maintenance", json={"action": "demote"}), 422, "not_supported")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""What a tenant's administrator may decide at run time: named policies, each one frozen value with its defaults.
+
+`privacy`, `ttl` and `lifecycle` belong to a tenant; `backup` belongs to the service, and only an operator sets it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Protocol, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+HOUR_S = 3_600
+DAY_S = 24 * HOUR_S
+TTL_SECONDS_MAX = 10 * 366 * DAY_S
+ENTITY_CLASSES_MAX = 100
+
+PrivacyLevel = Literal["off", "secrets", "strict"]
+Life = Annotated[int, Meta(ge=1, le=TTL_SECONDS_MAX)]
+ClassName = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of all policies."""
+
+
+class PrivacyPolicy(Policy, frozen=True):
+    """What is redacted before anything is stored or sent to a model."""
+
+    level: PrivacyLevel = "secrets"
+
+
+class TtlPolicy(Policy, frozen=True):
+    """How long, in seconds, a fact or a field of an entity class holds where it has no time to live of its own."""
+
+    entity_classes: Annotated[dict[ClassName, Life], Meta(max_length=ENTITY_CLASSES_MAX)] = msgspec.field(
+        default_factory=lambda: {"orders": DAY_S, "preferences": 30 * DAY_S, "identity": 90 * DAY_S}
+    )
+
+
+class LifecyclePolicy(Policy, frozen=True):
+    """When a topic leaves a tier, in seconds since the later of its newest turn's arrival and its last hit.
+
+    None: never.
+    """
+
+    warm_after_s: Life | None = 7 * DAY_S
+    cold_after_s: Life | None = 30 * DAY_S
+
+
+class BackupPolicy(Policy, frozen=True):
+    """When the service backs itself up, and how long a backup stays, in seconds. Off without a `uri`."""
+
+    uri: str = ""
+    full_every_s: Life = DAY_S
+    incremental_every_s: Life = HOUR_S
+    keep_s: Life = 7 * DAY_S
+
+
+OF_TENANT: dict[str, type[Policy]] = {"privacy": PrivacyPolicy, "ttl": TtlPolicy, "lifecycle": LifecyclePolicy}
+OF_SERVICE: dict[str, type[Policy]] = {"backup": BackupPolicy}
+
+P = TypeVar("P", bound=Policy)
+
+
+class Policies(Protocol):
+    """Where the policies in force are looked up. Cheap: asked with each request. Raises StoreUnavailable."""
+
+    def of(self, tenant: str, kind: type[P]) -> P:
+        """The tenant's policy of this kind, or its defaults."""
+        ...
+
+    def of_service(self, kind: type[P]) -> P: ...
+
+
+class DefaultPolicies:
+    """Nobody has set anything."""
+
+    def of(self, tenant: str, kind: type[P]) -> P:
+        return kind()
+
+    def of_service(self, kind: type[P]) -> P:
+        return kind()

@@ -1,0 +1,55 @@
+"""Policies: defaults, what was set, whose it is, and that another process's change counts at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
+from serve_app.policies import BackupPolicy, LifecyclePolicy, PrivacyPolicy, TtlPolicy
+from serve_app.stores.policy_file import POLICIES_FILE, PolicyFile
+
+
+def test_nothing_set_means_the_defaults(tmp_path: Path) -> None:
+    policies = PolicyFile(tmp_path)
+    assert policies.of("acme", PrivacyPolicy) == PrivacyPolicy("secrets")
+    assert policies.get("acme", "ttl") == TtlPolicy()
+    assert policies.of_service(BackupPolicy).uri == ""
+
+
+def test_what_is_set_counts_for_its_tenant_alone_in_every_process(tmp_path: Path) -> None:
+    policies, other_process = PolicyFile(tmp_path), PolicyFile(tmp_path)
+    assert other_process.of("acme", PrivacyPolicy).level == "secrets"
+    policies.put("acme", "privacy", b'{"level": "strict"}')
+    policies.put("acme", "lifecycle", b'{"cold_after_s": null}')
+    assert other_process.of("acme", PrivacyPolicy).level == "strict"
+    assert other_process.of("acme", LifecyclePolicy) == LifecyclePolicy(cold_after_s=None)
+    assert other_process.of("other", PrivacyPolicy).level == "secrets"
+
+
+def test_a_policy_of_the_service_is_nobodys_tenant(tmp_path: Path) -> None:
+    policies = PolicyFile(tmp_path)
+    policies.put("acme", "backup", b'{"uri": "/backups", "keep_s": 60}')
+    assert policies.of_service(BackupPolicy) == BackupPolicy("/backups", keep_s=60)
+    assert policies.get("other", "backup") == BackupPolicy("/backups", keep_s=60)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"level": "most"}', b'{"level": "off", "more": 1}'])
+def test_a_wrong_policy_is_refused_and_changes_nothing(tmp_path: Path, body: bytes) -> None:
+    policies = PolicyFile(tmp_path)
+    policies.put("acme", "privacy", b'{"level": "strict"}')
+    with pytest.raises(InvalidRequest):
+        policies.put("acme", "privacy", body)
+    assert policies.of("acme", PrivacyPolicy).level == "strict"
+
+
+def test_an_unknown_name_is_no_policy(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        PolicyFile(tmp_path).get("acme", "colour")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / POLICIES_FILE).write_text("{")
+    with pytest.raises(StoreUnavailable, match=r"policies\.json"):
+        PolicyFile(tmp_path).of("acme", PrivacyPolicy)
