@@ -1,4 +1,4 @@
-"""The values that every room speaks about. Owns no state, does no I/O, imports nothing of the project but `errors`.
+"""The values that every room speaks about. Owns no state, does no I/O, imports nothing of the project but `paths`.
 
 Times are integers: microseconds since the Unix epoch, UTC. A turn keeps the offset that its sender
 used, so that "Tuesday evening" stays Tuesday when its date is written out.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import msgspec
+
+from serve_app import paths
 
 Role = Literal["user", "assistant", "system", "tool"]
 Mode = Literal["hybrid", "dense", "lexical"]
@@ -57,6 +59,13 @@ class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: Any = None
 
 
+class FieldExpiry(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """When what a path names in a turn's `data` expires."""
+
+    at: int
+    path: str
+
+
 class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """One message as it is stored. `data` is compact JSON, so that numbers keep their exact digits."""
 
@@ -77,6 +86,10 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     expires_at: int | None = None
     rev: int = 0
     """Seq of the record that last wrote this turn: its own, or that of its latest edit."""
+    fields_expire: tuple[FieldExpiry, ...] = ()
+    """Earliest first."""
+    fields_gone: tuple[str, ...] = ()
+    """Paths of what has expired and is no longer in `data`."""
 
     @property
     def text(self) -> str:
@@ -91,6 +104,29 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
 
     def expired(self, now: int) -> bool:
         return self.expires_at is not None and self.expires_at <= now
+
+    @property
+    def lasting(self) -> bool:
+        """Whether nothing of it will ever expire: then others may quote it."""
+        return self.expires_at is None and not self.fields_expire
+
+    @property
+    def first_expiry(self) -> int | None:
+        """When the first of it expires, a field or the whole."""
+        first = self.fields_expire[0].at if self.fields_expire else None
+        return first if self.expires_at is None else min(self.expires_at, first or self.expires_at)
+
+    def at(self, now: int) -> Turn:
+        """The turn without the fields that have expired. Whoever hands turns out, hands out this."""
+        if not self.fields_expire or self.fields_expire[0].at > now:
+            return self
+        gone = tuple(field.path for field in self.fields_expire if field.at <= now)
+        return msgspec.structs.replace(
+            self,
+            data=None if self.data is None else paths.without(self.data, gone),
+            fields_expire=self.fields_expire[len(gone) :],
+            fields_gone=(*self.fields_gone, *gone),
+        )
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from serve_app.api import convert
 from serve_app.api.schemas import ContextIn, SearchIn
 from serve_app.api.times import parse_time
-from serve_app.errors import InvalidRequest, NotSupported
+from serve_app.errors import InvalidRequest
 from serve_app.memory.requests import AsOf, ContextRequest, SearchRequest
 
 
@@ -42,8 +42,6 @@ def search_request(body: SearchIn) -> SearchRequest:
     if not body.query.strip() and body.filters is None and body.session_id is None:
         raise InvalidRequest("query: without a query there must be filters")
     now = None if body.now is None else parse_time(body.now, "now")[0]
-    if body.filters is not None and body.filters.kinds not in (None, ["turn"]):
-        raise NotSupported("filters.kinds: only turns can be searched yet")
     history = tuple(
         convert.passing_turn(turn, f"history[{index}]", index, now or 0)
         for index, turn in enumerate(body.history or ())

@@ -11,14 +11,14 @@ from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FiltersIn, Turn
 from serve_app.api.times import parse_time
 from serve_app.core import Receipt, ToolCall, Turn
 from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
-from serve_app.retrieve.filters import Filters, same
-from serve_app.write.operations import NewTurn
+from serve_app.paths import same, steps_of, values
+from serve_app.retrieve.conditions import condition
+from serve_app.retrieve.filters import Filters
+from serve_app.write.operations import FieldLife, NewTurn
 
 
 def new_turn(turn: TurnIn, place: str) -> NewTurn:
     """Raises InvalidRequest that names `place`, NotSupported for fields of features that are not built yet."""
-    if turn.field_ttl:
-        raise NotSupported(f"{place}.field_ttl: times to live of single fields are not supported yet")
     data = None if turn.data is UNSET else msgspec.json.encode(turn.data)
     content = turn.content or ""
     if data is not None and content and _is_the_same_json(content, turn.data):
@@ -44,7 +44,16 @@ def new_turn(turn: TurnIn, place: str) -> NewTurn:
         data=data,
         metadata=turn.metadata,
         ttl_seconds=turn.ttl_seconds,
+        field_lives=_field_lives(turn, f"{place}.field_ttl") if turn.field_ttl else (),
     )
+
+
+def _field_lives(turn: TurnIn, place: str) -> tuple[FieldLife, ...]:
+    """Those of fields that are there. Raises InvalidRequest for what is no path, and where there is no data."""
+    if turn.data is UNSET:
+        raise InvalidRequest(f"{place}: only fields of `data` have times to live of their own")
+    lives = [(path, life, steps_of(path)) for path, life in (turn.field_ttl or {}).items()]
+    return tuple(FieldLife(path, life) for path, life, steps in lives if values(turn.data, steps))
 
 
 def _is_the_same_json(content: str, data: Any) -> bool:
@@ -65,7 +74,10 @@ def _require_packable(value: Any, place: str) -> None:
 def passing_turn(turn: TurnIn, place: str, index: int, now: int) -> Turn:
     """A turn of an inline history: never stored, but otherwise like one."""
     new = new_turn(turn, place)
+    if new.classed:
+        raise NotSupported(f"{place}.field_ttl: entity classes are for stored turns; here say the seconds")
     created_at = now if new.created_at is None else new.created_at
+    lasts = new.created_at is None  # it has just begun to live
     return Turn(
         id=new.id or f"history-{index}",
         session="",
@@ -82,6 +94,8 @@ def passing_turn(turn: TurnIn, place: str, index: int, now: int) -> Turn:
         tool_name=new.tool_name,
         data=new.data,
         metadata=new.metadata,
+        expires_at=None if lasts else new.expires_at(created_at),
+        fields_expire=() if lasts else new.fields_expire(created_at),
     )
 
 
@@ -89,8 +103,6 @@ def filters(given: FiltersIn | None, session: str | None) -> Filters:
     """Raises InvalidRequest for times without offset, NotSupported for filters that are not built yet."""
     if given is None:
         return Filters(session=session)
-    if given.data:
-        raise NotSupported("filters.data: filters by values inside data are not supported yet")
     if given.entities:
         raise NotSupported("filters.entities: entities are not supported yet")
     return Filters(
@@ -101,6 +113,7 @@ def filters(given: FiltersIn | None, session: str | None) -> Filters:
         end=None if given.to is None else parse_time(given.to, "filters.to")[0],
         tool_name=given.tool_name,
         metadata=given.metadata or {},
+        data=tuple(condition(one.path, one.op, one.value) for one in given.data or ()),
     )
 
 

@@ -11,6 +11,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
+from serve_app.paths import PATH_CHARACTERS_MAX
+from serve_app.policies import ClassName
+from serve_app.retrieve.conditions import CONDITIONS_MAX, Op
 
 TURNS_A_CALL_MAX = 1_000
 CONTENT_BYTES_MAX = 1 << 20
@@ -22,7 +25,7 @@ DEADLINE_MS_MAX = 60_000
 PAGE_TURNS_MAX = 1_000
 TTL_SECONDS_MAX = 10 * 366 * 24 * 3600
 EMBEDDING_INPUTS_MAX = 2_048
-FILTER_VALUES_MAX = 100
+FIELD_TTLS_MAX = 100
 
 Id = Annotated[
     str,
@@ -35,6 +38,9 @@ Id = Annotated[
 ]
 Time = Annotated[str, Meta(max_length=64, description="RFC 3339 with offset")]
 Ttl = Annotated[int, Meta(ge=1, le=TTL_SECONDS_MAX)]
+Path = Annotated[
+    str, Meta(min_length=1, max_length=PATH_CHARACTERS_MAX, description="$, .key, ['any key'], [n], [*]; $. may lack")
+]
 Deadline = Annotated[int, Meta(ge=1, le=DEADLINE_MS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
 Role = Literal["user", "assistant", "system", "tool"]
@@ -62,7 +68,13 @@ class TurnIn(Body):
     tool_name: Name | None = None
     data: Any | UnsetType = UNSET
     ttl_seconds: Ttl | None = None
-    field_ttl: dict[str, Ttl] | None = None
+    field_ttl: (
+        Annotated[
+            dict[Path, Ttl | ClassName],
+            Meta(max_length=FIELD_TTLS_MAX, description="seconds, or an entity class of the policy `ttl`"),
+        ]
+        | None
+    ) = None
     metadata: dict[str, Any] | None = None
 
 
@@ -84,6 +96,12 @@ class FactIn(Body):
     entity_class: Name | None = None
 
 
+class ConditionIn(Body):
+    path: Path
+    op: Op
+    value: Any = None
+
+
 class FiltersIn(Body, rename={"from_": "from"}):
     roles: Annotated[list[Role], Meta(min_length=1, max_length=4)] | None = None
     kinds: Annotated[list[Literal["turn", "fact", "summary"]], Meta(min_length=1, max_length=3)] | None = None
@@ -92,7 +110,7 @@ class FiltersIn(Body, rename={"from_": "from"}):
     tool_name: Name | None = None
     metadata: dict[str, Any] | None = None
     entities: list[str] | None = None
-    data: Annotated[list[dict[str, Any]], Meta(max_length=FILTER_VALUES_MAX)] | None = None
+    data: Annotated[list[ConditionIn], Meta(max_length=CONDITIONS_MAX)] | None = None
 
 
 class SearchIn(Body):
@@ -149,5 +167,5 @@ class KeyIn(Body):
 
 
 class MaintenanceIn(Body):
-    action: Literal["fold", "compact"]
+    action: Literal["fold", "compact", "expire"]
     shard: Annotated[int, Meta(ge=0)] | None = None

@@ -10,12 +10,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from serve_app.api.times import format_time
-from serve_app.context.kept import Entry, Kept
+from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
+from serve_app.kept import Entry, Kept
 from serve_app.records import Erasure
 from serve_app.retrieve.fuse import ARMS
 from serve_app.retrieve.search import Found
+from serve_app.retrieve.statements import Result, Statement, written_at
 
 WRITTEN_A_GENERATION = 4_096
 WRITTEN_CHARACTERS_MAX = 2_000
@@ -39,6 +41,7 @@ class ShownTurn(msgspec.Struct):
     metadata: dict[str, Any] | UnsetType = UNSET
     data: msgspec.Raw | UnsetType = UNSET
     expires_at: str | UnsetType = UNSET
+    field_expires_at: dict[str, str] | UnsetType = UNSET
 
 
 class EditedTurn(ShownTurn):
@@ -57,6 +60,7 @@ class ShownFound(ShownTurn):
     score: float = 0.0
     scores: dict[str, float] = {}
     tier: str = "hot"
+    matched_paths: tuple[str, ...] | UnsetType = UNSET
 
 
 S = TypeVar("S", bound=ShownTurn)
@@ -99,6 +103,8 @@ def _shown(kind: type[S], turn: Turn) -> S:
         shown.data = msgspec.Raw(turn.data)
     if turn.expires_at is not None:
         shown.expires_at = format_time(turn.expires_at)
+    if turn.fields_expire:
+        shown.field_expires_at = {field.path: format_time(field.at) for field in turn.fields_expire}
     return shown
 
 
@@ -187,18 +193,22 @@ class _Finding(msgspec.Struct):
     score: float
     scores: dict[str, float]
     tier: str
+    matched_paths: tuple[str, ...] | UnsetType = UNSET
 
 
-def shown_results(found: Sequence[Found], explain: bool) -> list[msgspec.Raw]:
+def shown_results(found: Sequence[Result], explain: bool) -> list[msgspec.Raw]:
     """Each result encoded by itself: as one call many would hold every other thread up."""
     return [_shown_result(one, explain) for one in found]
 
 
-def _shown_result(found: Found, explain: bool) -> msgspec.Raw:
+def _shown_result(found: Result, explain: bool) -> msgspec.Raw:
     """What is found once is likely to be found again: of a short turn the encoded form is kept as long as the turn."""
+    if isinstance(found, Statement):
+        return msgspec.Raw(msgspec.json.encode(_shown_statement(found, explain)))
     if found.turn.characters > WRITTEN_CHARACTERS_MAX:
         return msgspec.Raw(msgspec.json.encode(shown_found(found, explain)))
-    finding = _Finding("turn", found.score, _scores(found, explain), found.tier)
+    matched = UNSET if found.matched is None else found.matched
+    finding = _Finding("turn", found.score, _scores(found, explain), found.tier, matched)
     return msgspec.Raw(b"%b,%b" % (_written.of(found.turn).json, msgspec.json.encode(finding)[1:]))
 
 
@@ -206,10 +216,34 @@ def shown_found(found: Found, explain: bool) -> ShownFound:
     shown = _shown(ShownFound, found.turn)
     shown.score, shown.tier = found.score, found.tier
     shown.scores = _scores(found, explain)
+    shown.matched_paths = UNSET if found.matched is None else found.matched
     return shown
 
 
-def _scores(found: Found, explain: bool) -> dict[str, float]:
+def _shown_statement(found: Statement, explain: bool) -> dict[str, Any]:
+    """A fact or a summary with the fields of a turn that was found; what it has not is null."""
+    value = found.value
+    shown: dict[str, Any] = {
+        "id": value.key if isinstance(value, Fact) else summary_id(value),
+        "kind": "fact" if isinstance(value, Fact) else "summary",
+        "session_id": None if isinstance(value, Fact) else value.session,
+        "seq": value.seq,
+        "role": None,
+        "content": value.value if isinstance(value, Fact) else value.text,
+        "speaker": None,
+        "created_at": format_time(written_at(value)),
+        "score": found.score,
+        "scores": _scores(found, explain),
+        "tier": found.tier,
+    }
+    if isinstance(value, Fact):
+        shown |= {"key": value.key, "entity_class": value.entity_class}
+    if value.expires_at is not None:
+        shown["expires_at"] = format_time(value.expires_at)
+    return shown
+
+
+def _scores(found: Result, explain: bool) -> dict[str, float]:
     return {arm: added for arm, added in zip(ARMS, found.added, strict=False) if added or explain}
 
 

@@ -57,14 +57,14 @@ class _Sentence(NamedTuple):
 def summarise(turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer) -> Extract:
     """The sentences most worth keeping, in their order, each line with its date and speaker.
 
-    `turns` are oldest first and at least one. A turn that will expire is covered by the span and left
-    out of the text, so that no summary outlives what it says; so are tool calls and their results, of
-    which one must not be quoted without the other. Raises InvalidRequest without turns or
+    `turns` are oldest first and at least one. A turn of which anything will expire is covered by the span
+    and left out of the text, so that no summary outlives what it says; so are tool calls and their results,
+    of which one must not be quoted without the other. Raises InvalidRequest without turns or
     for a target below one token.
     """
     if not turns or target_tokens < 1:
         raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
-    lasting = [turn for turn in turns if turn.expires_at is None and not _of_an_exchange(turn)]
+    lasting = [turn for turn in turns if turn.lasting and not _of_an_exchange(turn)]
     best_first = _ranked(lasting)
     text, chosen = _fitting(lasting, best_first, target_tokens, tokenizer)
     ranks = _ranks(best_first, chosen)

@@ -14,10 +14,10 @@ from functools import lru_cache
 import msgspec
 
 from serve_app.context import quote
-from serve_app.context.kept import Entry, Kept
 from serve_app.context.quote import Record
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS
 from serve_app.core import Fact, Summary, Turn
+from serve_app.kept import Entry, Kept
 from serve_app.ports import Tokenizer
 
 TURNS_A_GENERATION = 32_768

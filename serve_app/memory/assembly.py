@@ -102,7 +102,7 @@ def assemble(
     except StorageTrouble as error:
         level: Level = "system_only" if request.history is None else "recent_only"
         degradation = Degradation(level, (*reasons, f"store: {error.code}"))
-        return Assembled(_inputs(request, moment, degradation, turns=request.history or ()), shard.applied_seq)
+        return Assembled(_inputs(request, moment, degradation, turns=_sent(request, moment)), shard.applied_seq)
 
 
 def _stored(
@@ -123,7 +123,7 @@ def _stored(
         reasons = (*reasons, "as_of: something was edited or erased since")
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
-    turns = state.turns if request.history is None else request.history
+    turns = state.turns if request.history is None else _sent(request, moment)
     partners = _partners(shard, block, turns, found, state.seq, moment.expiry)
     inputs = _inputs(
         request,
@@ -136,6 +136,11 @@ def _stored(
         partners=partners.turns,
     )
     return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found))
+
+
+def _sent(request: ContextRequest, moment: Moment) -> tuple[Turn, ...]:
+    """The turns that the caller sent along, as far as they have not expired."""
+    return tuple(reading.living(request.history or (), moment.expiry))
 
 
 def _partners(

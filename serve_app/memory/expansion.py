@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from serve_app.core import Turn
+from serve_app.memory.reading import living
 from serve_app.memory.requests import SearchRequest
 from serve_app.retrieve.expand import rewritten
 from serve_app.stores.block import Block
@@ -26,14 +27,13 @@ def resolved(shard: Shard, owner: str, request: SearchRequest, now: int) -> str:
     """The query as it is understood after what was said. Loads the block if it is not here: raises StorageTrouble."""
     if not request.query.strip():
         return request.query
-    said = request.history[-HISTORY_TURNS:] or _last_turns(shard.block(owner), request.filters.session, now)
-    return rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in said])
+    said = request.history[-HISTORY_TURNS:] or _last_turns(shard.block(owner), request.filters.session)
+    return rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in living(said, now)])
 
 
-def _last_turns(block: Block, session: str | None, now: int) -> Sequence[Turn]:
-    """What was said last in the session and has not expired."""
+def _last_turns(block: Block, session: str | None) -> Sequence[Turn]:
+    """What was said last in the session."""
     with block.lock:
         index = None if session is None else block.sessions.get(session)
         seqs = index.seqs[-HISTORY_TURNS:] if index else []
-        turns = [block.turns[seq] for seq in seqs if seq in block.turns]
-    return [turn for turn in turns if not turn.expired(now)]
+        return [block.turns[seq] for seq in seqs if seq in block.turns]

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
-from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
+from serve_app.core import Degradation, Fact, Mode, Owner, Receipt, Summary, Turn
 from serve_app.errors import (
     InvalidReceipt,
     InvalidRequest,
@@ -39,6 +39,7 @@ from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.expand import keywords
 from serve_app.retrieve.search import Answer, Question, search
+from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.indexer import Indexer
@@ -96,10 +97,13 @@ class Size(NamedTuple):
 
     characters: int
     results: int
+    heavy: bool = False
 
     @property
     def small(self) -> bool:
-        return self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+        return (
+            not self.heavy and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+        )
 
 
 class Memory:
@@ -136,6 +140,9 @@ class Memory:
         """Durable when it returns; with `wait_indexed` the vectors are in the hot tier too, or `indexed` is False."""
         self._indexer.admit(owner.key)
         writer = self._writer(owner)
+        if any(turn.classed for turn in turns if turn.field_lives):
+            classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
+            turns = [turn.with_lives(classes) for turn in turns]
         results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns))
         if not wait_indexed:
             return Appended(receipt, results)
@@ -226,29 +233,29 @@ class Memory:
         started = time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
-        size = Size(request.characters, request.k)
+        size = Size(request.characters, request.k, request.filters.heavy)
         query = request.query
         if not stands_alone(request):
             query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
             stages.mark("expand")
-        wanted = request.mode != "lexical" and query.strip() != ""
+        wanted = request.mode != "lexical" and query.strip() != "" and "turn" in request.filters.kinds
         vector, reasons = await self._vector(query, False, started, request.deadline_s) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
             query=query,
-            mode="lexical" if request.mode == "hybrid" and vector is None and wanted else request.mode,
+            mode=_mode(request, vector is None and wanted),
             k=request.k,
             now=now,
             filters=request.filters,
             tiers=request.tiers,
         )
         asked = (request.query, question, vector, stages)
-        found, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
+        found, lacking, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
         missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
-        degradation = Degradation("full", (*reasons, *found.reasons, *missing))
+        degradation = Degradation("full", (*reasons, *lacking, *missing))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found.found, query, words, degradation, receipt)
+        return SearchAnswer(found, query, words, degradation, receipt)
 
     async def _vector(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -334,13 +341,24 @@ class Memory:
 
 def _found(
     shard: Shard, owner: str, said: str, question: Question, vector: Vector | None, stages: Stages
-) -> tuple[Answer, list[str]]:
-    """What answers the question, and the keywords of the query as it was `said`."""
+) -> tuple[list[Result], tuple[str, ...], list[str]]:
+    """What answers the question, why it may not be all, and the keywords of the query as it was `said`."""
     stages.mark("queue")
-    found = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    block, kinds = shard.block(owner), question.filters.kinds
+    answer = Answer([])
+    if "turn" in kinds:
+        answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     words = keywords(said)
     stages.mark("search")
-    return found, words
+    return found, answer.reasons, words
+
+
+def _mode(request: SearchRequest, lacks_vector: bool) -> Mode:
+    """Words alone find what is asked for where there is no vector; but what a filter lets through is found, too."""
+    if request.mode == "hybrid" and lacks_vector and not request.filters.narrow:
+        return "lexical"
+    return request.mode
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from itertools import islice
 
 import msgspec
@@ -64,8 +64,12 @@ def page(shard: Shard, owner: str, session: str, after_seq: int, limit: int, now
         start = bisect.bisect_right(index.seqs, after_seq) if index else 0
         seqs = index.seqs[start : start + limit] if index else []
         more = index is not None and start + limit < len(index.seqs)
-    turns = [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
-    return SessionPage(turns, seqs[-1] if more else None)
+    return SessionPage(living(shard.turns(owner, seqs), now), seqs[-1] if more else None)
+
+
+def living(turns: Iterable[Turn], now: int) -> list[Turn]:
+    """Those that have not expired, without their fields that have."""
+    return [turn.at(now) for turn in turns if not turn.expired(now)]
 
 
 def sessions(block: Block, now: int) -> list[SessionLine]:
@@ -89,7 +93,7 @@ def _last_at(index: SessionIndex, expired: Set[int]) -> int:
 def one_turn(shard: Shard, owner: str, session: str, turn_id: str, now: int) -> Turn | None:
     seq = shard.block(owner).find(session, turn_id)
     turn = None if seq is None else next(iter(shard.turns(owner, [seq])), None)
-    return None if turn is None or turn.expired(now) else turn
+    return None if turn is None or turn.expired(now) else turn.at(now)
 
 
 def unfolded(shard: Shard, owner: str) -> dict[int, Turn]:
@@ -133,7 +137,7 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
     newest = resident if len(resident) == len(window) else shard.turns(block.key, window)
-    turns = tuple(turn for turn in newest if not turn.expired(now))
+    turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
     return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired)
 
@@ -169,7 +173,7 @@ def partners(shard: Shard, block: Block, turns: Sequence[Turn], as_of: int, now:
         near = [*(shard.turns(block.key, seqs) if seqs else ()), *near]
     except StorageTrouble as error:  # what memory holds is given all the same
         reasons = (f"tool exchanges: {error.code}",)
-    return Partners(tuple(turn for turn in near if not turn.expired(now) and _calls(turn) & wanted), reasons)
+    return Partners(tuple(living([turn for turn in near if _calls(turn) & wanted], now)), reasons)
 
 
 def _beside(block: Block, turns: Sequence[Turn], as_of: int) -> list[int]:

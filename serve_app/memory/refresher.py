@@ -20,8 +20,9 @@ from msgspec import Meta
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
 from serve_app.core import Summary, Turn
 from serve_app.errors import InvalidRequest, Overloaded, StorageTrouble
+from serve_app.memory.reading import living
 from serve_app.ports import Tokenizer
-from serve_app.records import Record, TurnPut
+from serve_app.records import Record, TurnGone, TurnPut
 from serve_app.write.commit import ShardWriter
 from serve_app.write.operations import PutSummary
 from serve_app.write.shard import Shard
@@ -67,7 +68,9 @@ class Refresher:
 
     def committed(self, shard: Shard, records: Sequence[Record]) -> None:
         """The writer calls this with each batch that became durable."""
-        for owner, session in {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}:
+        touched = {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}
+        touched |= {(one.owner, one.session) for one in records if isinstance(one, TurnGone)}
+        for owner, session in touched:
             self.ask(shard, owner, session)
 
     def ask(self, shard: Shard, owner: str, session: str) -> None:
@@ -152,8 +155,8 @@ class Refresher:
                 return None
             seqs = index.seqs[-self._options.turns_max :]
             read_at = block.applied_seq
-        living = [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
-        return (living, read_at) if living else None
+        turns = living(shard.turns(owner, seqs), now)
+        return (turns, read_at) if turns else None
 
     def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:
         extract = summarise(turns, self._options.target_tokens, self._tokenizer)

@@ -12,6 +12,7 @@ from serve_app.context.window import Context
 from serve_app.core import Degradation, Level, Mode, Receipt, Tier, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import Found
+from serve_app.retrieve.statements import Result
 from serve_app.write.operations import ItemResult
 
 
@@ -45,7 +46,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    found: list[Found]
+    found: list[Result]
     rewritten: str
     keywords: list[str]
     degradation: Degradation

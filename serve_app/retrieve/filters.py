@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from serve_app.core import Turn
+from serve_app.paths import same
+from serve_app.retrieve.conditions import Condition, hold
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -19,13 +21,20 @@ class Filters(msgspec.Struct, frozen=True):
     end: int | None = None
     tool_name: str | None = None
     metadata: dict[str, Any] = {}
+    data: tuple[Condition, ...] = ()
 
     @property
     def narrow(self) -> bool:
         """Whether anything but the owner limits the results."""
         return self != Filters(kinds=self.kinds)
 
-    def admit(self, turn: Turn) -> bool:
+    @property
+    def heavy(self) -> bool:
+        """Whether a search has more to do than look at turns in memory: data are parsed, statements indexed."""
+        return bool(self.data) or self.kinds != {"turn"}
+
+    def admit(self, turn: Turn, now: int) -> bool:
+        """`now` decides which fields of its data are there."""
         return (
             (self.session is None or turn.session == self.session)
             and (not self.roles or turn.role in self.roles)
@@ -33,19 +42,9 @@ class Filters(msgspec.Struct, frozen=True):
             and (self.end is None or turn.created_at < self.end)
             and (self.tool_name is None or turn.tool_name == self.tool_name)
             and (not self.metadata or self._metadata_holds(turn))
+            and (not self.data or hold(self.data, turn.at(now)))
         )
 
     def _metadata_holds(self, turn: Turn) -> bool:
         stored = turn.metadata or {}
         return all(key in stored and same(stored[key], value) for key, value in self.metadata.items())
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal as JSON values: 3 is 3.0, but true is not 1 and "3" is not 3, at any depth."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import Mode, Tier, Turn
 from serve_app.errors import StorageTrouble
+from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
@@ -57,12 +58,16 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A result: the turn, its fused score, where it was found, and what each of `ARMS` added."""
+    """A result: the turn, its fused score, where it was found, and what each of `ARMS` added.
+
+    `matched`: where its data meet the conditions on them, if there are any.
+    """
 
     turn: Turn
     score: float
     tier: Tier
     added: Sequence[float] = ()
+    matched: tuple[str, ...] | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -100,12 +105,19 @@ def search(
         return Answer([])
     hot = _hot(block, question, vector)
     if _hot_answers(block, question, hot):
-        return Answer(hot.found[: question.k])
+        return Answer(_with_paths(hot.found[: question.k], question))
     try:
         warm = _warm_turns(block, question, vector, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
-        return Answer(hot.found[: question.k], (f"warm: {error.code}",))
-    return Answer(_merged(hot, warm, question, vector))
+        return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",))
+    return Answer(_with_paths(_merged(hot, warm, question, vector), question))
+
+
+def _with_paths(found: list[Found], question: Question) -> list[Found]:
+    conditions = question.filters.data
+    if not conditions:
+        return found
+    return [msgspec.structs.replace(one, matched=matched_paths(conditions, one.turn)) for one in found]
 
 
 class _Hot(NamedTuple):
@@ -121,10 +133,10 @@ def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -
         k = question.k if len(block.turns) == block.total_turns else max(question.k, WARM_CANDIDATES)
         eligible = _eligible(block, question, n)
         if not question.query.strip():
-            return _newest(block, eligible, k)
+            return _newest(block, eligible, k, question.now)
         dense = None if vector is None else block.dense(vector, n, question.as_of)
         ranking = rank(_evidence(block, question.query, n, eligible, dense), question.mode, k, question.weights)
-        turns = [block.turns[block.columns.seqs[ordinal]] for ordinal in ranking.ordinals.tolist()]
+        turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
     inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
     return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner)
 
@@ -136,7 +148,7 @@ def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
         admitted = np.zeros(n, np.bool_)
         for turn in _within_session(block, question.filters.session):
             ordinal = block.columns.ordinal(turn.seq)
-            if ordinal < n and question.filters.admit(turn):
+            if ordinal < n and question.filters.admit(turn, question.now):
                 admitted[ordinal] = True
         alive &= admitted
     for seq, expires_at in block.expiring.items():
@@ -152,10 +164,11 @@ def _within_session(block: Block, session: str | None) -> list[Turn]:
     return [block.turns[seq] for seq in index.seqs if seq in block.turns] if index else []
 
 
-def _newest(block: Block, eligible: NDArray[np.bool_], k: int) -> _Hot:
+def _newest(block: Block, eligible: NDArray[np.bool_], k: int, now: int) -> _Hot:
     """Without a query the newest matches come first."""
     newest = np.flatnonzero(eligible)[::-1][:k]
-    found = [Found(block.turns[block.columns.seqs[ordinal]], 0.0, "hot") for ordinal in newest.tolist()]
+    turns = [block.turns[block.columns.seqs[ordinal]].at(now) for ordinal in newest.tolist()]
+    found = [Found(turn, 0.0, "hot") for turn in turns]
     return _Hot(found, [UNKNOWN] * len(found))
 
 
@@ -224,12 +237,13 @@ def _warm_turns(
     """Turns that are not resident, with their inner product (NaN where it is not known)."""
     if question.filters.narrow or not question.query.strip():
         turns = older(block.key, _not_resident(block, question.filters.session))
-        return [(turn, UNKNOWN) for turn in turns if _admitted(block, question, turn)]
+        return [(turn.at(question.now), UNKNOWN) for turn in turns if _admitted(block, question, turn)]
     latest = {seq: (turn, UNKNOWN) for seq, turn in unfolded(block.key).items()}
     match = table.matching(block.key, query_terms(question.query), WARM_CANDIDATES)
     near = [] if vector is None else table.nearest(block.key, vector, WARM_CANDIDATES)
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
-    return [pair for pair in (found | latest).values() if _admitted(block, question, pair[0])]
+    pairs = (found | latest).values()
+    return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
 
 
 def _not_resident(block: Block, session: str | None) -> list[int]:
@@ -244,7 +258,7 @@ def _admitted(block: Block, question: Question, turn: Turn) -> bool:
         and turn.seq not in block.turns
         and (question.as_of is None or turn.seq <= question.as_of)
         and not turn.expired(question.now)
-        and question.filters.admit(turn)
+        and question.filters.admit(turn, question.now)
     )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
-from serve_app.core import Fact, Summary, ToolCall, Turn
+from serve_app import paths
+from serve_app.core import Fact, FieldExpiry, Summary, ToolCall, Turn
 from serve_app.errors import InvalidRequest, NotFound
 from serve_app.records import (
     Erasure,
@@ -40,6 +42,13 @@ _ids = random.Random()
 """Seeded by the system once: asking it for each turn costs a call that lets go of the interpreter's lock."""
 
 
+class FieldLife(msgspec.Struct, frozen=True):
+    """How long what a path names in `data` holds: in seconds, or as its entity class says."""
+
+    path: str
+    life: int | str
+
+
 class NewTurn(msgspec.Struct, frozen=True):
     """A turn as it is asked for: checked, but without its place in the log."""
 
@@ -55,6 +64,34 @@ class NewTurn(msgspec.Struct, frozen=True):
     data: bytes | None = None
     metadata: dict[str, Any] | None = None
     ttl_seconds: int | None = None
+    field_lives: tuple[FieldLife, ...] = ()
+
+    @property
+    def classed(self) -> bool:
+        """Whether an entity class is yet to be looked up."""
+        return any(isinstance(field.life, str) for field in self.field_lives)
+
+    def with_lives(self, classes: Mapping[str, int]) -> NewTurn:
+        """The turn with the seconds of its entity classes. Raises InvalidRequest for one that there is not."""
+        named = [field.life for field in self.field_lives if isinstance(field.life, str)]
+        if unknown := [name for name in named if name not in classes]:
+            raise InvalidRequest(f"field_ttl: the policy `ttl` has no entity class {unknown[0]!r}")
+        lives = [FieldLife(one.path, _seconds(one.life, classes)) for one in self.field_lives]
+        return msgspec.structs.replace(self, field_lives=tuple(lives))
+
+    def expires_at(self, created_at: int) -> int | None:
+        return None if self.ttl_seconds is None else created_at + self.ttl_seconds * MICROSECONDS
+
+    def fields_expire(self, created_at: int) -> tuple[FieldExpiry, ...]:
+        """When each of its fields expires, once all entity classes have been looked up."""
+        if not self.field_lives:
+            return ()
+        ends = [FieldExpiry(created_at + _seconds(one.life) * MICROSECONDS, one.path) for one in self.field_lives]
+        return tuple(sorted(ends))
+
+
+def _seconds(life: int | str, classes: Mapping[str, int] = MappingProxyType({})) -> int:
+    return life if isinstance(life, int) else classes[life]
 
 
 class ItemResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,16 +162,23 @@ class AppendTurns(Operation):
             tool_name=new.tool_name,
             data=new.data,
             metadata=new.metadata,
-            expires_at=None if new.ttl_seconds is None else created_at + new.ttl_seconds * MICROSECONDS,
+            expires_at=new.expires_at(created_at),
+            fields_expire=new.fields_expire(created_at),
         )
 
 
 def says_the_same(stored: Turn, new: NewTurn) -> bool:
-    """Whether a turn sent again is the stored one. Times and metadata may differ: retries fill them in anew."""
+    """Whether a turn sent again is the stored one. Times and metadata may differ: retries fill them in anew.
+
+    What has expired of the stored one does not count.
+    """
+    data = new.data
+    if stored.fields_gone and data is not None and stored.data != data:
+        data = paths.without(data, stored.fields_gone)
     return (stored.role, stored.content, stored.data, stored.tool_calls) == (
         new.role,
         new.content,
-        new.data,
+        data,
         new.tool_calls,
     )
 
@@ -160,12 +204,22 @@ class EditTurn(Operation):
             raise NotFound("no such turn")
         changes: dict[str, Any] = {"rev": draft.seq()}
         if self.content is not None:
-            changes["content"] = self.content
+            changes["content"] = "" if _is_written_out(turn, self.content) else self.content
         if self.metadata is not None:
             changes["metadata"] = self.metadata
-        edited = msgspec.structs.replace(turn, **changes)
+        edited = msgspec.structs.replace(turn.at(draft.now), **changes)
         draft.add(TurnPut(self.owner, edited))
         return edited
+
+
+def _is_written_out(turn: Turn, content: str) -> bool:
+    """Whether this is the turn's data as JSON: then it is rendered from them, and what expires there leaves it, too."""
+    if turn.data is None:
+        return False
+    try:
+        return paths.same(paths.parsed(content), paths.parsed(turn.data))
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 class DeleteTurn(Operation):

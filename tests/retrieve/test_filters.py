@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.core import Turn
-from serve_app.retrieve.filters import Filters, same
+from serve_app.paths import same
+from serve_app.retrieve.filters import Filters
 
+NOW = 10**16
 TURN = Turn(
     id="t",
     session="s",
@@ -61,14 +63,14 @@ json_values = st.recursive(
     ],
 )
 def test_each_condition(filters: Filters, admitted: bool) -> None:
-    assert filters.admit(TURN) is admitted
+    assert filters.admit(TURN, NOW) is admitted
     assert filters.narrow is (filters != Filters())
 
 
 def test_a_turn_without_metadata_meets_no_condition_on_it() -> None:
     plain = Turn(id="t", session="s", role="user", content="x", seq=1, arrived_at=1, created_at=1)
-    assert not Filters(metadata={"a": None}).admit(plain)
-    assert not Filters(tool_name="weather").admit(plain)
+    assert not Filters(metadata={"a": None}).admit(plain, NOW)
+    assert not Filters(tool_name="weather").admit(plain, NOW)
 
 
 @given(json_values)
