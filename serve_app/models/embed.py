@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EncoderOptions", "TransformersEmbedder", "open_embedder"]
 
-HASH_MODEL = "hash"
-"""The model name that opens `HashEmbedder`: no weights, no torch."""
+HASH_MODEL = re.compile(r"hash(?:-([1-9]\d{0,3}))?")
+"""Model names that open `HashEmbedder`: no weights, no torch. `hash-384` has vectors as long as those of an encoder."""
 
 TEXT = "{text}"
 """Where the text goes in a template."""
@@ -52,7 +52,8 @@ INSTALL = "pip install torch transformers"
 class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which encoder, and how. `None` takes what the encoder's own files state.
 
-    `model` is the packaged default, a folder, a hub id, or "hash" (deterministic, no meaning: for tests).
+    `model` is the packaged default, a folder, a hub id, or "hash" (deterministic, no meaning: for tests;
+    "hash-384" with so many dimensions).
     All but `device` ("auto", "cpu", "cuda", "cuda:1") and `placement` are part of the version: a change is a
     migration. `placement` says where the encoder runs: inside the service's process, or in a deployment of its own,
     which only the Ray engine has.
@@ -71,8 +72,8 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def open_embedder(options: EncoderOptions | None = None) -> Embedder:
     """Open an encoder. Raises EncoderUnavailable, naming the install command where something is missing."""
     options = options or EncoderOptions()
-    if options.model == HASH_MODEL:
-        return HashEmbedder()
+    if named := HASH_MODEL.fullmatch(options.model):
+        return HashEmbedder(int(named[1])) if named[1] else HashEmbedder()
     return TransformersEmbedder(options.model, options)
 
 

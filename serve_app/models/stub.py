@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion
 from serve_app.models.chunking import pieces
@@ -23,6 +25,9 @@ MAX_TOKENS = 128
 
 WORD_WEIGHT, NGRAM_WEIGHT, NGRAM = 3.0, 1.0, 3
 """A shared word counts more than a shared run of NGRAM characters."""
+
+WORDS_REMEMBERED = 16_384
+"""Words whose features are kept: hashing them anew took most of the time."""
 
 WORDS = re.compile(r"[぀-ヿ㐀-鿿가-힯]|\w+|[^\w\s]")
 """A word, a single character of a script that has no spaces, or a sign."""
@@ -49,9 +54,8 @@ class HashEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.zeros((len(texts), self._version.dimension), np.float32)
         for vector, text in zip(vectors, texts, strict=True):
-            for feature, weight in _features(text):
-                code = zlib.crc32(feature.encode())
-                vector[(code >> 1) % len(vector)] += weight if code & 1 else -weight
+            codes, added = _features(text)
+            vector += np.bincount(codes % len(vector), added, len(vector))
             if not vector.any():  # nothing to hash, or signs that cancelled: still a unit vector
                 vector[0] = 1.0
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -68,11 +72,19 @@ class HashEmbedder:
         return [sum(1 for _ in WORDS.finditer(text)) for text in texts]
 
 
-def _features(text: str) -> Iterator[tuple[str, float]]:
-    """The words that `embed` reads, each whole and as n-grams, with their weights."""
-    for match, _ in zip(WORDS.finditer(text.lower()), range(MAX_TOKENS), strict=False):
-        word = match.group()
-        yield word, WORD_WEIGHT
-        padded = f"<{word}>"
-        for start in range(len(padded) - NGRAM + 1):
-            yield padded[start : start + NGRAM], NGRAM_WEIGHT
+def _features(text: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The codes of the words that `embed` reads, each whole and as n-grams, and what each adds: its sign is a bit."""
+    words = [match.group() for match, _ in zip(WORDS.finditer(text.lower()), range(MAX_TOKENS), strict=False)]
+    if not words:
+        return np.empty(0, np.int64), np.empty(0)
+    codes, added = zip(*map(_features_of_word, words), strict=True)
+    return np.concatenate(codes), np.concatenate(added)
+
+
+@lru_cache(WORDS_REMEMBERED)
+def _features_of_word(word: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    padded = f"<{word}>"
+    grams = [padded[start : start + NGRAM] for start in range(len(padded) - NGRAM + 1)]
+    codes = np.array([zlib.crc32(feature.encode()) for feature in (word, *grams)], np.int64)
+    weights = np.array([WORD_WEIGHT, *[NGRAM_WEIGHT] * len(grams)])
+    return codes >> 1, np.where(codes & 1, weights, -weights)

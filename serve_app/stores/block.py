@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import threading
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -34,7 +34,7 @@ from serve_app.records import (
 )
 from serve_app.stores.columns import Columns
 from serve_app.stores.packing import PACKED_BYTES, unpack_vectors, vector_rows
-from serve_app.stores.rows import StoredOwner
+from serve_app.stores.rows import StoredOwner, StoredVectors
 
 TURNS_RESIDENT_MAX = 4096
 """Newest turns of one owner whose content and vectors stay in memory; older ones are read from the tables."""
@@ -165,8 +165,7 @@ class Block:
             self._add_to_session(row.session, row.id, row.seq, row.created_at)
         for turn in stored.turns:
             self._make_resident(turn)
-        for vectors in stored.vectors:
-            self._add_vectors(vectors.turn_seq, vectors.vector_seq, vectors.parts)
+        self._take_vectors([one for one in stored.vectors if one.turn_seq in self.turns])
         for fact in stored.facts:
             self._put_fact(fact)
         for summary in stored.summaries:
@@ -258,13 +257,14 @@ class Block:
         self.vectors.update((one.turn_seq, (seq, size)) for one, size in zip(live, sizes, strict=True))
         self._newest_vectors_seq = max(self._newest_vectors_seq, seq)
 
-    def _add_vectors(self, turn_seq: int, vector_seq: int, parts: NDArray[np.float32]) -> None:
-        if turn_seq not in self.turns:
+    def _take_vectors(self, stored: Sequence[StoredVectors]) -> None:
+        """Those of a block that has none yet, in one call of the index."""
+        if not stored:
             return
-        self._remove_vectors(turn_seq)
-        self._hot.add(self.key, vector_rows(turn_seq, len(parts)), parts)
-        self.vectors[turn_seq] = (vector_seq, len(parts))
-        self._newest_vectors_seq = max(self._newest_vectors_seq, vector_seq)
+        rows = np.concatenate([vector_rows(one.turn_seq, len(one.parts)) for one in stored])
+        self._hot.add(self.key, rows, np.concatenate([one.parts for one in stored]))
+        self.vectors.update((one.turn_seq, (one.vector_seq, len(one.parts))) for one in stored)
+        self._newest_vectors_seq = max(one.vector_seq for one in stored)
 
     def _remove_vectors(self, turn_seq: int) -> None:
         _, parts = self.vectors.pop(turn_seq, (0, 0))

@@ -14,7 +14,7 @@ import datetime
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import lancedb
 import lancedb.index as index_kinds
@@ -26,13 +26,15 @@ from lancedb.expr import col, lit
 from lancedb.query import MatchQuery
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
+from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
-from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors, pseudonym
-from serve_app.stores.where import Where, every, of_either, of_kind, owned
+from serve_app.stores.owner_rows import HEAVY, LIGHT, stored_owner, turn_seqs
+from serve_app.stores.rows import Row, StoredOwner, pseudonym
+from serve_app.stores.table_files import OWNER_LAG_ROWS, TableFiles
+from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
 
 T = TypeVar("T")
 
@@ -47,12 +49,12 @@ NEWER = "target.rev < source.rev OR (target.rev = source.rev AND target.vector_s
 """When a merge replaces a row: the source says something newer, or the same with its vector."""
 LOAD_ROWS_MAX = 10_000_000
 """LanceDB answers ten rows unless told otherwise; a scan of one owner asks for at most this many."""
+LOADED_AT_ONCE = 2_048
+"""Rows of an owner up to which all columns are read in one scan; of more the ids first, then the newest content."""
 KEYS_A_SCAN = 1_000
 """Keys that one scan asks for, which bounds the length of its expression."""
 INDEX_CACHE_BYTES, METADATA_CACHE_BYTES = 32 << 20, 8 << 20
 """What LanceDB may remember of one table; its own defaults are gigabytes."""
-COMPACT_FRAGMENTS = 24
-"""Small fragments that the writer lets gather before it compacts."""
 VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
 READ_ATTEMPTS = 4
 """A read is run again when a purge takes its files away; purges are seconds apart, so this many are never needed."""
@@ -76,6 +78,7 @@ class RecordTable:
         self._vector = f"v_{version.name}"
         self._purge_steps = 0  # odd while a purge is at work
         folder = local_folder(uri)
+        self._files = TableFiles(f"{uri.rstrip('/')}/{name}.lance", options)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
         with _translated():
             caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
@@ -156,12 +159,27 @@ class RecordTable:
             return int(self._table.delete(where).num_deleted_rows)  # type: ignore[attr-defined]
 
     def compact(self) -> None:
-        """Merge small fragments and index what is new, once enough has gathered; then drop old versions."""
+        """Merge small fragments and index what is new, each once enough has gathered; then drop old versions."""
         with _translated():
-            if self.fragments() >= COMPACT_FRAGMENTS:
-                self._table.optimize()
+            compacted = self._files.compact()
+            if compacted:
+                self._table.checkout_latest()
+            self._index_what_lags(terms_too=compacted)
+            if compacted:
                 self.sync()
-                self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
+                self._files.drop_versions(VERSIONS_KEPT_FOR)
+
+    def _index_what_lags(self, *, terms_too: bool) -> None:
+        """The words of new rows wait for the compaction: merging fragments that an index knows costs it a rewrite."""
+        lagging = [
+            index.name
+            for index in self._table.list_indices()
+            if (index.num_unindexed_rows or 0) > (0 if terms_too else OWNER_LAG_ROWS)
+            and (terms_too or index.columns != ["terms"])
+        ]
+        if lagging:
+            self._files.index(lagging)
+            self._table.checkout_latest()
 
     def purge(self, folded_seq: int) -> None:
         """Rewrite what holds deleted rows, rebuild the indexes, drop every older version and what no version names.
@@ -171,10 +189,11 @@ class RecordTable:
         self._purge_steps += 1
         try:
             with _translated():
-                self._table.optimize()
+                self._files.rewrite_deleted()
+                self._table.checkout_latest()
                 self._build_indexes()
                 self.sync()  # before the old files go: the new ones must outlast a power cut
-                self._table.optimize(cleanup_older_than=datetime.timedelta(0), delete_unverified=True)
+                self._files.drop_versions(datetime.timedelta(0), unverified=True)
         finally:
             self._purge_steps += 1
         self._merge([Row(row=PURGED_ROW, rev=folded_seq, kind="purged", owner="", seq=folded_seq)])
@@ -199,42 +218,22 @@ class RecordTable:
         return int(found["seq"][0].as_py()) if found.num_rows else 0
 
     def load(self, owner: str, resident_max: int) -> StoredOwner:
-        """All of one owner; the bodies and vectors of the newest turns only, see `resident_turns`."""
-        mine = of_either(owner, pseudonym(owner))
-        light = self._scan(mine, ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
-        lines = light.to_pylist()
-        if not lines:
-            return StoredOwner()
-        rows = [row for row in lines if row["kind"] == "turn"]
-        index = tuple(StoredTurn(row["seq"], row["session"], row["id"], row["created_at"]) for row in rows)
-        resident = resident_turns(len(rows), resident_max)
-        first = rows[-resident]["seq"] if len(rows) > resident else 0
-        heavy = self._scan(
-            every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq") >= lit(first)),
-            ["row", "kind", "seq", "body", "rev", "vector_rev", "vector_seq", self._vector],
-        ).sort_by("row")
-        turns = tuple(_turn(body) for body, kind in _pairs(heavy, "body", "kind") if kind == "turn")
-        others = self._scan(every(owned(owner), col("kind").isin(["fact", "summary"])), ["seq", "kind", "body"])
-        bodies = list(_pairs(others.sort_by("seq"), "body", "kind"))
-        return StoredOwner(
-            index=index,
-            turns=turns,
-            vectors=tuple(self._read_vectors(heavy)),
-            facts=tuple(msgspec.msgpack.decode(body, type=Fact) for body, kind in bodies if kind == "fact"),
-            summaries=tuple(msgspec.msgpack.decode(body, type=Summary) for body, kind in bodies if kind == "summary"),
-            changed_seq=max((row["seq"] for row in lines if row["kind"] == "mark"), default=0),
-        )
+        """All of one owner; the bodies and vectors of the newest turns only, see `resident_turns`.
 
-    def _read_vectors(self, table: pa.Table) -> Iterator[StoredVectors]:
-        """Those of each turn that has its vectors; `table` is sorted by row."""
-        parts: dict[int, list[NDArray[np.float32]]] = {}
-        vector_seqs: dict[int, int] = {}
-        for row in table.select(["seq", "rev", "vector_rev", "vector_seq", self._vector]).to_pylist():
-            if row["vector_rev"] == row["rev"] and row[self._vector] is not None:
-                parts.setdefault(row["seq"], []).append(np.asarray(row[self._vector], np.float32))
-                vector_seqs[row["seq"]] = row["vector_seq"]
-        for seq, found in parts.items():
-            yield StoredVectors(seq, vector_seqs[seq], np.stack(found))
+        One look at the table for all but owners with very many rows: each look costs more than what it brings.
+        """
+        mine = of_either(owner, pseudonym(owner))
+        whole = self._scan(mine, [*dict.fromkeys(LIGHT + HEAVY), self._vector], LOADED_AT_ONCE + 1)
+        if whole.num_rows <= LOADED_AT_ONCE:
+            return self._stored_owner(whole, whole, resident_max)
+        light = self._scan(mine, LIGHT)
+        first = _first_resident(light, resident_max)
+        content = either(col("seq") >= lit(first), col("kind").isin(["fact", "summary"]))
+        heavy = self._scan(every(owned(owner), content), [*HEAVY, self._vector])
+        return self._stored_owner(light, heavy, resident_max)
+
+    def _stored_owner(self, light: pa.Table, heavy: pa.Table, resident_max: int) -> StoredOwner:
+        return stored_owner(light, heavy, _first_resident(light, resident_max), self._vector)
 
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
@@ -313,10 +312,8 @@ class RecordTable:
         with _translated():
             return len(self._table.list_versions())
 
-    def _scan(self, where: Where, columns: Sequence[str]) -> pa.Table:
-        return self._read(
-            lambda: self._table.search().where(where).select(list(columns)).limit(LOAD_ROWS_MAX).to_arrow()
-        )
+    def _scan(self, where: Where, columns: Sequence[str], most: int = LOAD_ROWS_MAX) -> pa.Table:
+        return self._read(lambda: self._table.search().where(where).select(list(columns)).limit(most).to_arrow())
 
     def _read(self, query: Callable[[], T]) -> T:
         """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""
@@ -336,5 +333,8 @@ def _turn(body: bytes) -> Turn:
     return msgspec.msgpack.decode(body, type=Turn)
 
 
-def _pairs(table: pa.Table, first: str, second: str) -> Iterator[tuple[Any, Any]]:
-    return zip(table[first].to_pylist(), table[second].to_pylist(), strict=True)
+def _first_resident(light: pa.Table, resident_max: int) -> int:
+    """The seq of the oldest turn that is resident, 0 where all are."""
+    seqs = turn_seqs(light)
+    resident = resident_turns(len(seqs), resident_max)
+    return int(seqs[-resident]) if len(seqs) > resident else 0

@@ -16,9 +16,10 @@ from serve_app.core import Fact, Owner, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.models.stub import HashEmbedder
 from serve_app.stores import where
-from serve_app.stores.lance import COMPACT_FRAGMENTS, RecordTable
+from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import pack_vectors, turn_text
 from serve_app.stores.rows import Row, turn_row
+from serve_app.stores.table_files import SMALL_FRAGMENTS_MAX
 from serve_app.stores.terms import index_terms
 
 EMBEDDER = HashEmbedder(32)
@@ -207,15 +208,15 @@ def test_what_was_merged_is_there_after_opening_again(tmp_path: Path, table: Rec
 
 
 def test_compacting_keeps_everything(table: RecordTable) -> None:
-    for seq in range(1, COMPACT_FRAGMENTS + 10):
+    for seq in range(1, SMALL_FRAGMENTS_MAX + 10):
         put(table, ANN, turn(seq, f"number{seq}"))
     before = (table.load(ANN, 100).turns, table.folded_seq())
-    assert table.fragments() > COMPACT_FRAGMENTS
+    assert table.fragments() > SMALL_FRAGMENTS_MAX
     table.compact()
     assert table.fragments() < 5
     assert (table.load(ANN, 100).turns, table.folded_seq()) == before
     assert [one.seq for one, _ in table.matching(ANN, index_terms("number7"), 5)] == [7]
-    assert len(table.nearest(ANN, EMBEDDER.embed(["number7"])[0], 100)) == COMPACT_FRAGMENTS + 9
+    assert len(table.nearest(ANN, EMBEDDER.embed(["number7"])[0], 100)) == SMALL_FRAGMENTS_MAX + 9
 
 
 def test_a_table_that_was_made_but_not_indexed_is_indexed_when_opened(tmp_path: Path, table: RecordTable) -> None:

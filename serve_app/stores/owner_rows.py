@@ -1,0 +1,73 @@
+"""What the rows of one owner say: columns of the table made a `StoredOwner`, with as few Python objects as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from serve_app.core import Fact, Summary, Turn
+from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors
+
+LIGHT = ("row", "kind", "seq", "session", "id", "created_at")
+"""Columns that tell what an owner has; those of every row of the owner are read."""
+
+HEAVY = ("row", "kind", "seq", "rev", "vector_rev", "vector_seq", "body")
+"""Columns that hold content, beside the vectors; those of the newest turns, of facts and of summaries are read."""
+
+_turns = msgspec.msgpack.Decoder(Turn)
+_facts = msgspec.msgpack.Decoder(Fact)
+_summaries = msgspec.msgpack.Decoder(Summary)
+
+
+def turn_seqs(light: pa.Table) -> NDArray[np.int64]:
+    """Of the turns among the rows, in order."""
+    rows = np.asarray(light["seq"])[_of_kind(light, "turn")]
+    return np.sort(rows)
+
+
+def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str) -> StoredOwner:
+    """`light` holds every row of the owner, `heavy` those with content; turns from seq `first` on become resident."""
+    light, heavy = light.sort_by("row"), heavy.sort_by("row")
+    seqs, sessions, ids, times = (light[name].to_pylist() for name in ("seq", "session", "id", "created_at"))
+    turns = np.flatnonzero(_of_kind(light, "turn")).tolist()
+    resident = heavy.filter(pa.array(np.asarray(heavy["seq"]) >= first))
+    return StoredOwner(
+        index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at]) for at in turns),
+        turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
+        vectors=tuple(_vectors(resident, vector)),
+        facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
+        summaries=tuple(map(_summaries.decode, _bodies(heavy, "summary"))),
+        changed_seq=max((seqs[at] for at in np.flatnonzero(_of_kind(light, "mark")).tolist()), default=0),
+    )
+
+
+def _of_kind(rows: pa.Table, kind: str) -> NDArray[np.bool_]:
+    return np.fromiter((one == kind for one in rows["kind"].to_pylist()), np.bool_, rows.num_rows)
+
+
+def _bodies(rows: pa.Table, kind: str) -> list[bytes]:
+    bodies: list[bytes] = rows.filter(pa.array(_of_kind(rows, kind)))["body"].to_pylist()
+    return bodies
+
+
+def _vectors(rows: pa.Table, name: str) -> Iterator[StoredVectors]:
+    """Those of each turn that has its vectors; the rows are sorted, so that the parts of a turn lie together."""
+    vectors = rows[name].combine_chunks()
+    known = np.asarray(vectors.is_valid()) & (np.asarray(rows["vector_rev"]) == np.asarray(rows["rev"]))
+    if not known.any():
+        return
+    held = rows.filter(pa.array(known))
+    flat = held[name].combine_chunks()
+    parts = np.asarray(flat.flatten()).reshape(len(flat), -1).astype(np.float32)
+    seqs, came = np.asarray(held["seq"]), np.asarray(held["vector_seq"])
+    starts = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 1))
+    for start, end in _pairwise(starts.tolist(), len(seqs)):
+        yield StoredVectors(int(seqs[start]), int(came[start]), parts[start:end])
+
+
+def _pairwise(starts: list[int], end: int) -> Iterable[tuple[int, int]]:
+    return zip(starts, [*starts[1:], end], strict=True)
