@@ -75,6 +75,12 @@ def _serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--port-wait", type=float, default=PORT_WAIT_S, help="seconds to wait for a port in use")
     command.add_argument("--engine", choices=("ray", "local"), default="ray", help="Ray Serve, or one process")
     command.add_argument("--config", type=Path, help="TOML file of settings")
+    command.add_argument(
+        "--role", choices=("writer", "replica"), help="replica: read and follow a store, never write it"
+    )
+    command.add_argument(
+        "--follow", type=Path, metavar="DIR", help="data folder that a replica follows (--role replica)"
+    )
     command.add_argument("--demo", action="store_true", help="take the demo's tour once ready, and go on serving")
     command.set_defaults(command="serve")
 

@@ -62,7 +62,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _serve_on_engine(args: argparse.Namespace) -> int:
-    compose = partial(compose_service, args.data, args.config)
+    compose = partial(compose_service, args.data, args.config, args.role, args.follow)
     greet = partial(_in_background, partial(_greet, args))
     if args.engine == "local":
         from serve_app import local
@@ -74,12 +74,14 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
     return engine.serve(compose, args.host, args.port, greet, open_encoder=open_encoder)
 
 
-def compose_service(data: Path, config: Path | None, **parts: Any) -> AsgiService:
+def compose_service(
+    data: Path, config: Path | None, role: str | None = None, follow: Path | None = None, **parts: Any
+) -> AsgiService:
     """The service of a data folder. Its modules (models, tables) are loaded here, in the process that runs it."""
     from serve_app.config import load_settings
     from serve_app.service import Service
 
-    return Service(load_settings(data, config), **parts)
+    return Service(load_settings(data, config, role, follow), **parts)
 
 
 def open_service_encoder(data: Path, config: Path | None) -> Embedder:

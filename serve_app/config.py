@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,7 @@ from msgspec import Meta
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.embed import EncoderOptions
+from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
 
 SHARDS_MAX = 1_024
@@ -87,18 +88,42 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One service. Sections of the TOML file have the names of these fields."""
 
     data: str = ""
+    role: Literal["writer", "replica"] = "writer"
     store: StoreOptions = StoreOptions()
     encoder: EncoderOptions = EncoderOptions()
     fold: FoldOptions = FoldOptions()
     memory: MemoryOptions = MemoryOptions()
+    follow: FollowOptions = FollowOptions()
+
+    @property
+    def store_folder(self) -> Path:
+        """Where the store's small files are (what it is, its keys, its policies), and its log and tables by default."""
+        return Path(self.follow.data or self.data) if self.role == "replica" else Path(self.data)
+
+    @property
+    def log_uri(self) -> str:
+        return self.store.log_uri or str(self.store_folder / "log")
+
+    @property
+    def tables_uri(self) -> str:
+        return self.store.tables_uri or str(self.store_folder / "tables")
 
 
-def load_settings(data: Path, config_file: Path | None = None) -> Settings:
-    """Defaults, then the file. Raises InvalidRequest that names the wrong setting."""
+def load_settings(
+    data: Path, config_file: Path | None = None, role: str | None = None, follow: Path | None = None
+) -> Settings:
+    """Defaults, then the file, then `role` and the folder to `follow`. Raises InvalidRequest: it says what is wrong."""
     settings = Settings()
     if config_file is not None:
         try:
             settings = msgspec.convert(tomllib.loads(config_file.read_text("utf-8")), Settings)
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
             raise InvalidRequest(f"{config_file}: {error}") from error
-    return msgspec.structs.replace(settings, data=str(data))
+    following = settings.follow if follow is None else msgspec.structs.replace(settings.follow, data=str(follow))
+    chosen = role or ("replica" if follow is not None else settings.role)
+    settings = msgspec.structs.replace(settings, data=str(data), role=chosen, follow=following)
+    if settings.role == "replica" and not (following.data or (settings.store.log_uri and settings.store.tables_uri)):
+        raise InvalidRequest("a replica follows a data folder (--follow), or store.log_uri and store.tables_uri")
+    if settings.role == "writer" and following.data:
+        raise InvalidRequest('follow.data is for role = "replica"')
+    return settings

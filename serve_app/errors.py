@@ -16,6 +16,7 @@ MemstrataError
     ├── Fenced                  a newer writer owns the shard; this one has stopped
     ├── StorageFull             no room left
     ├── StoreUnavailable        the store does not answer, or an fsync failed
+    ├── ReadOnlyReplica         this service only reads the store; its writer is another one
     ├── LogDamaged              a hole in the log: the shard takes no writes until it is repaired
     └── ReceiptNotReached       the write named by a receipt is not visible here yet
 """
@@ -35,6 +36,7 @@ __all__ = [
     "NotSupported",
     "Overloaded",
     "QueryExceedsBudget",
+    "ReadOnlyReplica",
     "ReceiptNotReached",
     "StorageFull",
     "StorageTrouble",
@@ -112,6 +114,11 @@ class StorageFull(StorageTrouble):
 
 class StoreUnavailable(StorageTrouble):
     code = "store_unavailable"
+
+
+class ReadOnlyReplica(StorageTrouble):
+    code = "read_only_replica"
+    retry_after_s = 60.0
 
 
 class LogDamaged(StorageTrouble):

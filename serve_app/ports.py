@@ -7,7 +7,7 @@ nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +20,30 @@ Vectors = NDArray[np.float32]
 
 Rows = NDArray[np.int64]
 """Shape (n,), vector row ids: `seq * ROWS_PER_TURN_MAX + part`."""
+
+
+class SegmentReader(Protocol):
+    """The files of one shard's log, for one who only reads them."""
+
+    def read(self, name: str) -> bytes:
+        """Raises NotFound, StoreUnavailable."""
+        ...
+
+    def names(self) -> list[str]:
+        """All names, sorted. Raises StoreUnavailable, also where the folder itself is missing."""
+        ...
+
+
+class WatchedSegments(SegmentReader, Protocol):
+    """What a follower asks of the files of a shard's log. It changes nothing, not even a leftover."""
+
+    def stamp(self, name: str) -> Hashable:
+        """Changes when other bytes come to stand under this name; None where surely nothing is there. It costs next to
+        nothing.
+
+        Raises StoreUnavailable.
+        """
+        ...
 
 
 class SegmentStore(Protocol):

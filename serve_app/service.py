@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import logging
 import os
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-import msgspec
+from typing import Protocol
 
 from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
@@ -30,38 +26,27 @@ from serve_app.asgi import Receive, Scope, Send
 from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
-from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding, Queues
+from serve_app.memory.following import FollowingOperator
 from serve_app.memory.memory import Memory
-from serve_app.memory.operator import Operator
+from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
 from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
-from serve_app.ports import Embedder, SegmentStore
-from serve_app.records import Record, decode_record
-from serve_app.stores.hot_faiss import FaissHotIndex
-from serve_app.stores.lance import RecordTable
-from serve_app.stores.log import Recovery, ShardLog
+from serve_app.ports import Embedder
+from serve_app.records import Record
+from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.policy_file import PolicyFile
-from serve_app.stores.private_file import write_private
-from serve_app.stores.segments_object import open_segments
+from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.commit import ShardWriter, microseconds
+from serve_app.write.follow import Follower
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
 from serve_app.write.shard import Shard
 
-_log = logging.getLogger(__name__)
-
-STORE_FILE = "store.json"
 LOCK_FILE = "lock"
-STORE_FORMAT = 1
-SHARDS = 4
-"""Of a new store whose settings name no number."""
-
-HOLE_LOOKS = 2
-"""Times that a log with a hole is looked at before it is called damaged."""
 
 WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
@@ -73,31 +58,8 @@ class EncoderQueues(Queues, PassageEncoder, Protocol):
     def close(self) -> None: ...
 
 
-class StoreForm(msgspec.Struct, frozen=True):
-    """The one part of a store's description that every release can read."""
-
-    format: int
-
-
-class StoreIdentity(msgspec.Struct, frozen=True):
-    """What a store was created with and keeps: written once, checked at each start."""
-
-    format: int
-    shards: int
-    version: EmbeddingVersion
-
-
-class Stores(NamedTuple):
-    """One shard's stores, opened: `recovery` is what the log holds after the table's `folded_seq`."""
-
-    table: RecordTable
-    folded_seq: int
-    log: ShardLog
-    recovery: Recovery
-
-
 class Service:
-    """`encoder` and `segments` open the models and the logs; other ones than these are for tests.
+    """`encoder`, `segments` and `reader` open the models and the logs; other ones than these are for tests.
 
     `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
     """
@@ -107,16 +69,20 @@ class Service:
         settings: Settings,
         *,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
-        segments: Callable[[str, Mapping[str, str]], SegmentStore] = open_segments,
+        segments: OpenSegments = open_segments,
+        reader: OpenReader = open_reader,
         queues: Callable[[Embedder], EncoderQueues] | None = None,
     ) -> None:
         self._settings = settings
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_segments = segments
+        self._open_reader = reader
         self._queues_beside = queues
         self._api: Api | None = None
         self._closing = ExitStack()
+        self._writers: list[ShardWriter] = []
+        self._followers: list[Follower] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
@@ -139,10 +105,10 @@ class Service:
         """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
         settings = self._settings
         opened.callback(os.close, _locked(self._folder))
-        keys = KeyFile(self._folder)
-        policies = PolicyFile(self._folder)
+        keys = KeyFile(settings.store_folder)
+        policies = PolicyFile(settings.store_folder)
         embedder = self._open_encoder(settings.encoder)
-        identity = self._identity(embedder.version)
+        identity = identity_of(settings, embedder.version)
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
@@ -151,14 +117,8 @@ class Service:
         metrics = Metrics()
         self._indexer = Indexer(queues, embedder, meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
-        damages = self._open_shards(identity, metrics, opened)
-        self._indexer.start(self._writers)
-        opened.callback(self._indexer.close)
-        opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
-        self._refresher.start(self._writers)
-        opened.callback(self._refresher.close)
-        housekeeper = Housekeeper(self._writers, settings.fold)
-        opened.callback(housekeeper.close)
+        start = self._start_following if settings.role == "replica" else self._start_writing
+        operator = start(identity, queues, metrics, opened)
         memory = Memory(
             self._writers,
             self._indexer,
@@ -171,11 +131,33 @@ class Service:
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
         )
-        warm = queues.query(WARM_UP)
-        operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        return Api(Routes(memory, operator), AdminRoutes(memory, operator, keys, policies), keys, operator, metrics)
+        routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies)
+        return Api(routes, admin, keys, operator, metrics, read_only=settings.role == "replica")
+
+    def _start_writing(
+        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
+    ) -> Operator:
+        """Take the shards over, and start whatever works on them in the background."""
+        settings = self._settings
+        self._writers, damages = open_written(settings, identity, self._open_segments, self._committed, metrics, opened)
+        self._indexer.start(self._writers)
+        opened.callback(self._indexer.close)
+        opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
+        self._refresher.start(self._writers)
+        opened.callback(self._refresher.close)
+        housekeeper = Housekeeper(self._writers, settings.fold)
+        opened.callback(housekeeper.close)
+        warm = queues.query(WARM_UP)
+        return WritingOperator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
+
+    def _start_following(
+        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
+    ) -> Operator:
+        """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
+        self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
+        return FollowingOperator(self._writers, self._followers, self._pool, queues.query(WARM_UP))
 
     def _open_queues(self, embedder: Embedder) -> EncoderQueues:
         if self._queues_beside is not None:
@@ -185,66 +167,12 @@ class Service:
         return EmbedService(embedder)
 
     def _show_first_key(self, keys: KeyFile) -> None:
-        key = keys.ensure_first()
+        """A replica that shares its writer's keys makes none."""
+        foreign = self._settings.store_folder != self._folder
+        key = None if foreign else keys.ensure_first()
         if key is not None:
             print(f"first start: operator key of tenant default: {key}", flush=True)
             print(f"it is kept in {self._folder / FIRST_KEY_FILE}", flush=True)
-
-    def _identity(self, version: EmbeddingVersion) -> StoreIdentity:
-        """What this store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
-        path = self._folder / STORE_FILE
-        wanted = self._settings.store.shards
-        if not path.exists():
-            made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, version)
-            write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
-            return made
-        try:
-            form = msgspec.json.decode(path.read_bytes(), type=StoreForm).format
-            if form != STORE_FORMAT:
-                raise InvalidRequest(f"{path}: store format {form}; this release reads {STORE_FORMAT}")
-            found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
-        except msgspec.DecodeError as error:
-            raise InvalidRequest(f"{path}: this does not describe a store: {error}") from error
-        if found.version != version:
-            raise InvalidRequest(
-                f"{path}: the store holds vectors of {found.version.name!r}; the settings ask for {version.name!r}"
-            )
-        if wanted not in (None, found.shards):
-            raise InvalidRequest(f"{path}: the store has {found.shards} shards; the settings ask for {wanted}")
-        return found
-
-    def _open_shards(self, identity: StoreIdentity, metrics: Metrics, opened: ExitStack) -> list[tuple[int, str]]:
-        """Open every shard and its writer; gives what was found damaged."""
-        hot = FaissHotIndex(identity.version.dimension)
-        self._writers: list[ShardWriter] = []
-        damages: list[tuple[int, str]] = []
-        for number in range(identity.shards):
-            table, folded_seq, log, recovery = self._opened_stores(number, identity.version)
-            for damage in recovery.damages:
-                _log.error("shard %d: %s", number, damage)
-                damages.append((number, str(damage)))
-            memory = self._settings.memory
-            shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
-            shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
-            self._writers.append(ShardWriter(shard, microseconds, self._committed, meter=metrics))
-            opened.callback(self._writers[-1].close)
-        return damages
-
-    def _opened_stores(self, number: int, version: EmbeddingVersion) -> Stores:
-        """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
-        other: what looks like a hole then is none in the light of the table's new watermark.
-        """
-        store = self._settings.store
-        log_uri = store.log_uri or str(self._folder / "log")
-        tables_uri = store.tables_uri or str(self._folder / "tables")
-        for _ in range(HOLE_LOOKS):
-            table = RecordTable(tables_uri, f"shard-{number:04d}", version, store.connection)
-            segments = self._open_segments(f"{log_uri}/{number:04d}", store.connection)
-            folded_seq = table.folded_seq()
-            log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
-            if log.damage is None or log.damage.kind != "hole":
-                break
-        return Stores(table, folded_seq, log, recovery)
 
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)
@@ -263,6 +191,8 @@ class Service:
         yield "memstrata_summaries_waiting", "Sessions that wait for a summary.", self._refresher.waiting
         age = self._indexer.oldest_age_s
         yield "memstrata_oldest_pending_turn_age_seconds", "Age of the turn that has waited longest for vectors.", age
+        behind = max((follower.behind_s or 0.0 for follower in self._followers), default=0.0)
+        yield "memstrata_replica_behind_seconds", "How old what a replica shows may be; 0 for a writer.", behind
         yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
 
     async def stop(self) -> None:

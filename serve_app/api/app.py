@@ -24,7 +24,7 @@ from serve_app.api.openapi import docs_page, document, query_parameters
 from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
-from serve_app.errors import MemstrataError
+from serve_app.errors import MemstrataError, ReadOnlyReplica
 from serve_app.memory.operator import Operator
 from serve_app.observe.metrics import Metrics
 
@@ -42,6 +42,11 @@ ID_PREFIX_BYTES = 4
 ADMIN_PREFIX = ["v1", "admin"]
 """Everything below it is for keys of role admin or operator, whether it exists or not."""
 
+READING_POSTS = frozenset(
+    f"/v1/{name}" for name in ("context", "search", "embeddings", "rerank", "compress", "redact", "query:expand")
+)
+"""What a replica answers beside GET; every other method or path is taken for a write."""
+
 Handler = Callable[[Principal, Request], Awaitable[Response]]
 
 
@@ -53,6 +58,11 @@ class Route(NamedTuple):
     template: str
     handler: Handler
     query: frozenset[str]
+
+    @property
+    def reads(self) -> bool:
+        """Whether it leaves the store as it is."""
+        return self.method == "GET" or self.template in READING_POSTS
 
 
 def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
@@ -138,9 +148,18 @@ class _Places:
 class Api:
     """Answers one request after the other; holds no state but counters."""
 
-    def __init__(self, routes: Routes, admin: AdminRoutes, keys: KeyFile, operator: Operator, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        admin: AdminRoutes,
+        keys: KeyFile,
+        operator: Operator,
+        metrics: Metrics,
+        read_only: bool = False,
+    ) -> None:
         self._keys = keys
         self._operator = operator
+        self._read_only = read_only
         self._metrics = metrics
         self._id_prefix = os.urandom(ID_PREFIX_BYTES).hex().encode()
         self._request_numbers = itertools.count()
@@ -180,6 +199,8 @@ class Api:
                 who.require_admin()
             route, path = self._routes.find(method, segments)
             template = f"{route.method} {route.template}"
+            if self._read_only and not route.reads:
+                raise ReadOnlyReplica("this service follows another one's store; write to that service")
             with self._reading:
                 body = await http.read_body(headers, receive)
             with self._working:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol, TypeVar
@@ -26,59 +27,30 @@ class Alive(Protocol):
     def alive(self) -> bool: ...
 
 
-class Operator:
-    def __init__(
-        self,
-        writers: Sequence[ShardWriter],
-        housekeeper: Housekeeper,
-        indexer: Indexer,
-        refresher: Refresher,
-        pool: Executor,
-        damages: Sequence[tuple[int, str]],
-        warm: Future[Any],
-    ) -> None:
+class Operator(ABC):
+    """What every service tells of itself, whether it writes its shards or follows them."""
+
+    def __init__(self, writers: Sequence[ShardWriter], pool: Executor, warm: Future[Any]) -> None:
         self._writers = writers
-        self._housekeeper = housekeeper
-        self._indexer = indexer
-        self._refresher = refresher
         self._pool = pool
-        self._damages = damages
         self._warm = warm
 
+    @abstractmethod
     def nudge(self) -> None:
         """Maintenance has something to do."""
-        self._housekeeper.nudge()
+
+    @abstractmethod
+    def troubles(self) -> list[Trouble]:
+        """What is degraded at this moment; empty when nothing is."""
+
+    @abstractmethod
+    async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
+        """Fold (or fold and rewrite) one shard or all of them now."""
 
     @property
     def ready(self) -> bool:
         """Whether everything that was to be loaded is loaded; what needs no vector is answered before."""
         return self._warm.done() and self._warm.exception() is None
-
-    def troubles(self) -> list[Trouble]:
-        """What is degraded at this moment; empty when nothing is."""
-        found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]
-        found += [
-            Trouble("writer_fenced", "another service has taken this shard over; what is read here is stale", number)
-            for number, writer in enumerate(self._writers)
-            if not (writer.shard.log.writable or _holed(writer.shard.log.damage))
-        ]
-        if not self._warm.done():
-            found.append(Trouble("encoder", "loading; until then searches are lexical or wait"))
-        elif (error := self._warm.exception()) is not None:
-            found.append(Trouble("encoder", str(error)))
-        found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
-        if self._indexer.waiting > PENDING_NOTICED:
-            found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
-        workers: dict[str, Alive] = {
-            "indexer": self._indexer,
-            "housekeeper": self._housekeeper,
-            "refresher": self._refresher,
-        }
-        workers |= {f"writer-{writer.shard.number}": writer for writer in self._writers}
-        found += [
-            Trouble("worker_stopped", f"{name} has stopped") for name, worker in workers.items() if not worker.alive
-        ]
-        return found
 
     async def stats(self) -> list[ShardStats]:
         return await self._in_pool(lambda: [self._shard_stats(writer) for writer in self._writers])
@@ -104,11 +76,75 @@ class Operator:
             owners_in_memory=owners,
             turns_in_memory=turns,
             queue=writer.waiting,
-            damage=[text for number, text in self._damages if number == shard.number],
+            damage=self._damage_of(shard.number),
+            behind_s=self._behind_s(shard.number),
         )
 
+    @abstractmethod
+    def _damage_of(self, number: int) -> list[str]: ...
+
+    def _behind_s(self, number: int) -> float | None:
+        """How old what is read of this shard may be; None for its writer, who reads the newest."""
+        return None
+
+    def _encoder_troubles(self) -> list[Trouble]:
+        if not self._warm.done():
+            return [Trouble("encoder", "loading; until then searches are lexical or wait")]
+        error = self._warm.exception()
+        return [] if error is None else [Trouble("encoder", str(error))]
+
+    async def _in_pool(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+
+class WritingOperator(Operator):
+    """Of the service that writes its shards."""
+
+    def __init__(
+        self,
+        writers: Sequence[ShardWriter],
+        housekeeper: Housekeeper,
+        indexer: Indexer,
+        refresher: Refresher,
+        pool: Executor,
+        damages: Sequence[tuple[int, str]],
+        warm: Future[Any],
+    ) -> None:
+        super().__init__(writers, pool, warm)
+        self._housekeeper = housekeeper
+        self._indexer = indexer
+        self._refresher = refresher
+        self._damages = damages
+
+    def nudge(self) -> None:
+        self._housekeeper.nudge()
+
+    def troubles(self) -> list[Trouble]:
+        found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]
+        found += [
+            Trouble("writer_fenced", "another service has taken this shard over; what is read here is stale", number)
+            for number, writer in enumerate(self._writers)
+            if not (writer.shard.log.writable or _holed(writer.shard.log.damage))
+        ]
+        found += self._encoder_troubles()
+        found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
+        if self._indexer.waiting > PENDING_NOTICED:
+            found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
+        workers: dict[str, Alive] = {
+            "indexer": self._indexer,
+            "housekeeper": self._housekeeper,
+            "refresher": self._refresher,
+        }
+        workers |= {f"writer-{writer.shard.number}": writer for writer in self._writers}
+        found += [
+            Trouble("worker_stopped", f"{name} has stopped") for name, worker in workers.items() if not worker.alive
+        ]
+        return found
+
+    def _damage_of(self, number: int) -> list[str]:
+        return [text for shard, text in self._damages if shard == number]
+
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
-        """Fold (or fold and rewrite) one shard or all of them now."""
         if shard is not None and shard >= len(self._writers):
             raise InvalidRequest(f"shard: there are {len(self._writers)}")
         numbers = range(len(self._writers)) if shard is None else [shard]
@@ -122,9 +158,6 @@ class Operator:
         else:
             self._housekeeper.perform(action, number)
         return {"shard": number, "folded_seq": self._writers[number].shard.folded_seq}
-
-    async def _in_pool(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
 
 def _holed(damage: Damage | None) -> bool:

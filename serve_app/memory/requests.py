@@ -111,6 +111,8 @@ class ShardStats(msgspec.Struct, frozen=True):
     turns_in_memory: int
     queue: int
     damage: list[str]
+    behind_s: float | None = None
+    """Of a replica: how old what is read may be."""
 
 
 class Trouble(msgspec.Struct, frozen=True):

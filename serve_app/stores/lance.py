@@ -27,7 +27,7 @@ from lancedb.query import MatchQuery
 from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion, Turn
-from serve_app.errors import StorageFull, StoreUnavailable
+from serve_app.errors import MemstrataError, StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
@@ -61,9 +61,12 @@ READ_ATTEMPTS = 4
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """Every error of LanceDB becomes one of this project's."""
     try:
         yield
+    except MemstrataError:
+        raise
     except Exception as error:
         if "No space left" in str(error) or "os error 28" in str(error):
             raise StorageFull("no room left for the tables") from error
@@ -80,15 +83,18 @@ class RecordTable:
         folder = local_folder(uri)
         self._files = TableFiles(f"{uri.rstrip('/')}/{name}.lance", options)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
-        with _translated():
+        with translated():
             caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
             database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
-            if name in database.list_tables(limit=TABLES_MAX).tables:
-                self._table = database.open_table(name)
-            else:
-                self._table = database.create_table(name, schema=self._schema())
-            if not {column for index in self._table.list_indices() for column in index.columns} >= INDEXED:
-                self._build_indexes()
+            self._open(database, name)
+
+    def _open(self, database: lancedb.DBConnection, name: str) -> None:
+        if name in database.list_tables(limit=TABLES_MAX).tables:
+            self._table = database.open_table(name)
+        else:
+            self._table = database.create_table(name, schema=self._schema())
+        if not {column for index in self._table.list_indices() for column in index.columns} >= INDEXED:
+            self._build_indexes()
 
     def _schema(self) -> pa.Schema:
         integers = ["row", "rev", "seq", "created_at", "vector_rev", "vector_seq"]
@@ -123,7 +129,7 @@ class RecordTable:
     def sync(self) -> None:
         """Make all that was written so far outlast a power cut. On an object store it does already."""
         if self._synced is not None:
-            with _translated():
+            with translated():
                 self._synced.sync()
 
     def merge(self, rows: Sequence[Row], folded_seq: int) -> None:
@@ -131,7 +137,7 @@ class RecordTable:
         self._merge([*rows, Row(row=WATERMARK_ROW, rev=folded_seq, kind="watermark", owner="", seq=folded_seq)])
 
     def _merge(self, rows: Sequence[Row]) -> None:
-        with _translated():
+        with translated():
             (
                 self._table.merge_insert("row")
                 .when_matched_update_all(where=NEWER)
@@ -155,12 +161,12 @@ class RecordTable:
 
     def delete(self, where: Where) -> int:
         """Remove rows; gives their number. Their bytes leave with `purge`."""
-        with _translated():
+        with translated():
             return int(self._table.delete(where).num_deleted_rows)  # type: ignore[attr-defined]
 
     def compact(self) -> None:
         """Merge small fragments and index what is new, each once enough has gathered; then drop old versions."""
-        with _translated():
+        with translated():
             compacted = self._files.compact()
             if compacted:
                 self._table.checkout_latest()
@@ -188,7 +194,7 @@ class RecordTable:
         """
         self._purge_steps += 1
         try:
-            with _translated():
+            with translated():
                 self._files.rewrite_deleted()
                 self._table.checkout_latest()
                 self._build_indexes()
@@ -209,7 +215,7 @@ class RecordTable:
 
     def version(self) -> int:
         """Changes with every commit."""
-        with _translated():
+        with translated():
             return int(self._table.version)
 
     def folded_seq(self) -> int:
@@ -305,11 +311,11 @@ class RecordTable:
         return [msgspec.msgpack.decode(body, type=Erasure) for body in bodies]
 
     def fragments(self) -> int:
-        with _translated():
+        with translated():
             return int(self._table.stats()["fragment_stats"]["num_fragments"])  # type: ignore[index]
 
     def versions(self) -> int:
-        with _translated():
+        with translated():
             return len(self._table.list_versions())
 
     def _scan(self, where: Where, columns: Sequence[str], most: int = LOAD_ROWS_MAX) -> pa.Table:
@@ -320,12 +326,12 @@ class RecordTable:
         for _ in range(READ_ATTEMPTS - 1):
             steps = self._purge_steps
             try:
-                with _translated():
+                with translated():
                     return query()
             except StoreUnavailable:
                 if steps == self._purge_steps and steps % 2 == 0:
                     raise
-        with _translated():
+        with translated():
             return query()
 
 

@@ -91,6 +91,13 @@ class ShardLog:
         return not self._fenced and (self.damage is None or self.damage.kind != "hole")
 
     @property
+    def doubt(self) -> str | None:
+        """Why what was read from this log may lack something, in the words of an answer's reasons."""
+        if self._fenced:
+            return "stale: another service has taken this shard over"
+        return None if self.writable else f"log: {self.damage}"
+
+    @property
     def unsettled(self) -> bool:
         """Whether the last append may have been stored although it failed; `settle` finds out."""
         return self._unsettled is not None

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from serve_app.errors import NotFound
-from serve_app.ports import SegmentStore
+from serve_app.ports import SegmentReader
 from serve_app.stores.segment import (
     SEQ_SPAN_MAX,
     Decoded,
@@ -82,7 +82,7 @@ Behind = Callable[[int | None], tuple[Follower, ...] | None]
 one at hand, if that is known."""
 
 
-def replay(segments: SegmentStore, folded_seq: int) -> Replay:
+def replay(segments: SegmentReader, folded_seq: int) -> Replay:
     """Every intact entry after `folded_seq`, in order, up to the first hole. Raises StoreUnavailable."""
     names = [name for name in segments.names() if number_of(name) is not None]
     walk = _Walk(folded_seq)
@@ -97,7 +97,7 @@ def replay(segments: SegmentStore, folded_seq: int) -> Replay:
     return walk.result()
 
 
-def _derived_behind(segments: SegmentStore, names: Sequence[str], last_seq: int | None) -> tuple[Follower, ...] | None:
+def _derived_behind(segments: SegmentReader, names: Sequence[str], last_seq: int | None) -> tuple[Follower, ...] | None:
     """The segments behind the first of these, if no number and no seq is left out and nothing but work is in them."""
     number, followers = number_of(names[0]) or 0, []
     for name in names[1:]:

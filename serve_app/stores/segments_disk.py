@@ -18,7 +18,7 @@ import errno
 import itertools
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,14 +42,44 @@ class DiskCalls:
 SYSTEM_CALLS = DiskCalls()
 
 
-class DiskSegments:
+class DiskReader:
+    """`WatchedSegments` in a local folder, which may be mounted read-only."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder).resolve()
+
+    def read(self, name: str) -> bytes:
+        try:
+            return (self._folder / name).read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound(f"no segment {name}") from error
+        except OSError as error:
+            raise _trouble(name, error) from error
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._folder) if not name.startswith(_TEMP_PREFIX))
+        except OSError as error:
+            raise _trouble(str(self._folder), error) from error
+
+    def stamp(self, name: str) -> Hashable:
+        try:
+            found = os.stat(self._folder / name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _trouble(name, error) from error
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class DiskSegments(DiskReader):
     """A `SegmentStore` in a local folder, which is made if it is not there. Raises StoreUnavailable, StorageFull.
 
     StorageFull says for certain that nothing was stored; after StoreUnavailable the segment may be there.
     """
 
     def __init__(self, folder: str | Path, calls: DiskCalls = SYSTEM_CALLS) -> None:
-        self._folder = Path(folder).resolve()
+        super().__init__(folder)
         self._calls = calls
         self._mine = secrets.token_hex(8)
         self._temps = itertools.count()
@@ -70,20 +100,6 @@ class DiskSegments:
             raise _trouble(name, error) from error
         finally:
             self._discard(temp)
-
-    def read(self, name: str) -> bytes:
-        try:
-            return (self._folder / name).read_bytes()
-        except FileNotFoundError as error:
-            raise NotFound(f"no segment {name}") from error
-        except OSError as error:
-            raise _trouble(name, error) from error
-
-    def names(self) -> list[str]:
-        try:
-            return sorted(name for name in os.listdir(self._folder) if not name.startswith(_TEMP_PREFIX))
-        except OSError as error:
-            raise _trouble(str(self._folder), error) from error
 
     def delete(self, names: Sequence[str]) -> None:
         try:

@@ -7,18 +7,18 @@ Retries are obstore's own, bounded below; a retried PUT that meets its own first
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import from_url
 
 from serve_app.errors import NameTaken, NotFound, StoreUnavailable
-from serve_app.ports import SegmentStore
-from serve_app.stores.segments_disk import DiskSegments
+from serve_app.ports import SegmentStore, WatchedSegments
+from serve_app.stores.durable import local_folder
+from serve_app.stores.segments_disk import DiskReader, DiskSegments
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -64,6 +64,10 @@ class ObjectSegments:
             raise _unavailable("list", error) from error
         return sorted(path for path in paths if "/" not in path)
 
+    def stamp(self, name: str) -> Hashable:
+        """Always the same: here a name is given once, but for a repair, and that a new owner's fence follows."""
+        return name
+
     def delete(self, names: Sequence[str]) -> None:
         for name in names:  # one by one: a bulk delete keeps no order
             try:
@@ -88,10 +92,17 @@ def open_segments(uri: str, storage_options: Mapping[str, str]) -> SegmentStore:
     `storage_options` are the service's (`endpoint`, `region`, `access_key_id`, ...) and `CLIENT_OPTIONS`.
     Raises StoreUnavailable for an option or an address that obstore does not know.
     """
-    if "://" not in uri:
-        return DiskSegments(uri)
-    if uri.startswith("file://"):
-        return DiskSegments(unquote(urlsplit(uri).path))
+    folder = local_folder(uri)
+    return DiskSegments(folder) if folder is not None else _bucket(uri, storage_options)
+
+
+def open_reader(uri: str, storage_options: Mapping[str, str]) -> WatchedSegments:
+    """The same store for one who only reads."""
+    folder = local_folder(uri)
+    return DiskReader(folder) if folder is not None else _bucket(uri, storage_options)
+
+
+def _bucket(uri: str, storage_options: Mapping[str, str]) -> ObjectSegments:
     service: Any = {key: value for key, value in storage_options.items() if key not in CLIENT_OPTIONS}
     try:
         store = from_url(

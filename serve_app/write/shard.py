@@ -28,6 +28,7 @@ from serve_app.records import (
     VectorsPut,
 )
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
+from serve_app.stores.followed import FollowedLog
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 
@@ -50,7 +51,7 @@ class Shard:
     def __init__(
         self,
         number: int,
-        log: ShardLog,
+        log: ShardLog | FollowedLog,
         table: RecordTable,
         version: EmbeddingVersion,
         hot: HotIndex,
@@ -90,6 +91,19 @@ class Shard:
         self.take(records)
         self.applied_seq = max(self.applied_seq, folded_seq)
 
+    def restart(self, records: Sequence[Record], folded_seq: int) -> None:
+        """Forget everything, then `recover`: of what was here nobody knows whether it still stands in the log."""
+        with self._loading:  # no block is being loaded: it would mix the old with the new
+            with self._lock:
+                left, self._blocks = list(self._blocks.values()), OrderedDict()
+                self._tail, self._tail_of = [], {}
+                self.applied_seq = 0
+            for block in left:
+                with block.lock:
+                    block.leave()
+            self.pending.clear()
+            self.recover(records, folded_seq)
+
     # ---- blocks
 
     def block(self, owner: str) -> Block:
@@ -125,7 +139,7 @@ class Shard:
         version = self.table.version()
         folded_seq = self.table.folded_seq()
         stored = self.table.load(owner, self._owner_turns_resident)
-        if not alone and version != self.table.version():
+        if (self.table.folded_seq() != folded_seq) if alone else (version != self.table.version()):
             return None
         block = Block(owner, self.version, self._hot, self._owner_turns_resident)
         block.restore(stored, folded_seq)
@@ -278,6 +292,11 @@ class Shard:
                 if not records:
                     del self._tail_of[owner]
             self.folded_seq = seq
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why what is read here may lack something that is durable elsewhere; empty as a rule."""
+        return () if self.log.doubt is None else (self.log.doubt,)
 
     def block_counts(self) -> tuple[int, int]:
         """(owners in memory, turns whose content is resident)."""

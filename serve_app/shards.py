@@ -1,0 +1,164 @@
+"""What a store is, and its shards, opened: by the service that writes them, or by one that follows it."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from serve_app.config import Settings
+from serve_app.core import EmbeddingVersion
+from serve_app.errors import InvalidRequest
+from serve_app.ports import SegmentStore, WatchedSegments
+from serve_app.records import Record, decode_record
+from serve_app.stores.followed import FollowedLog
+from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.lance import RecordTable
+from serve_app.stores.lance_followed import FollowedTable
+from serve_app.stores.log import Recovery, ShardLog
+from serve_app.stores.private_file import write_private
+from serve_app.write.commit import ShardWriter, microseconds
+from serve_app.write.follow import Follower
+from serve_app.write.meter import Meter
+from serve_app.write.shard import Shard
+
+_log = logging.getLogger(__name__)
+
+STORE_FILE = "store.json"
+STORE_FORMAT = 1
+SHARDS = 4
+"""Of a new store whose settings name no number."""
+
+HOLE_LOOKS = 2
+"""Times that a log with a hole is looked at before it is called damaged."""
+
+Committed = Callable[[Shard, list[Record]], None]
+OpenSegments = Callable[[str, Mapping[str, str]], SegmentStore]
+OpenReader = Callable[[str, Mapping[str, str]], WatchedSegments]
+
+
+class StoreForm(msgspec.Struct, frozen=True):
+    """The one part of a store's description that every release can read."""
+
+    format: int
+
+
+class StoreIdentity(msgspec.Struct, frozen=True):
+    """What a store was created with and keeps: written once, checked at each start."""
+
+    format: int
+    shards: int
+    version: EmbeddingVersion
+
+
+class Stores(NamedTuple):
+    """One shard's stores, opened: `recovery` is what the log holds after the table's `folded_seq`."""
+
+    table: RecordTable
+    folded_seq: int
+    log: ShardLog
+    recovery: Recovery
+
+
+def identity_of(settings: Settings, version: EmbeddingVersion) -> StoreIdentity:
+    """What the store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
+    path = settings.store_folder / STORE_FILE
+    wanted = settings.store.shards
+    if path.exists():
+        return _fitting(path, wanted, version)
+    if settings.role == "replica" and wanted is None:
+        raise InvalidRequest(f"{path} is not there: name the store's number of shards (store.shards)")
+    made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, version)
+    if settings.role == "writer":
+        write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
+    return made
+
+
+def _fitting(path: Path, wanted: int | None, version: EmbeddingVersion) -> StoreIdentity:
+    try:
+        form = msgspec.json.decode(path.read_bytes(), type=StoreForm).format
+        if form != STORE_FORMAT:
+            raise InvalidRequest(f"{path}: store format {form}; this release reads {STORE_FORMAT}")
+        found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{path}: this does not describe a store: {error}") from error
+    if found.version != version:
+        raise InvalidRequest(
+            f"{path}: the store holds vectors of {found.version.name!r}; the settings ask for {version.name!r}"
+        )
+    if wanted not in (None, found.shards):
+        raise InvalidRequest(f"{path}: the store has {found.shards} shards; the settings ask for {wanted}")
+    return found
+
+
+def open_written(
+    settings: Settings,
+    identity: StoreIdentity,
+    open_segments: OpenSegments,
+    committed: Committed,
+    meter: Meter,
+    opened: ExitStack,
+) -> tuple[list[ShardWriter], list[tuple[int, str]]]:
+    """Take over every shard and start its writer; gives what was found damaged, too."""
+    hot = FaissHotIndex(identity.version.dimension)
+    writers: list[ShardWriter] = []
+    damages: list[tuple[int, str]] = []
+    for number in range(identity.shards):
+        table, folded_seq, log, recovery = _stores(settings, number, identity.version, open_segments)
+        for damage in recovery.damages:
+            _log.error("shard %d: %s", number, damage)
+            damages.append((number, str(damage)))
+        memory = settings.memory
+        shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
+        shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
+        writers.append(ShardWriter(shard, microseconds, committed, meter=meter))
+        opened.callback(writers[-1].close)
+    return writers, damages
+
+
+def _stores(settings: Settings, number: int, version: EmbeddingVersion, open_segments: OpenSegments) -> Stores:
+    """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
+    other: what looks like a hole then is none in the light of the table's new watermark.
+    """
+    connection = settings.store.connection
+    for _ in range(HOLE_LOOKS):
+        table = RecordTable(settings.tables_uri, _table_name(number), version, connection)
+        segments = open_segments(_log_uri(settings, number), connection)
+        folded_seq = table.folded_seq()
+        log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
+        if log.damage is None or log.damage.kind != "hole":
+            break
+    return Stores(table, folded_seq, log, recovery)
+
+
+def open_followed(
+    settings: Settings, identity: StoreIdentity, open_reader: OpenReader, meter: Meter, opened: ExitStack
+) -> tuple[list[ShardWriter], list[Follower]]:
+    """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given."""
+    hot = FaissHotIndex(identity.version.dimension)
+    connection, memory = settings.store.connection, settings.memory
+    writers: list[ShardWriter] = []
+    followers: list[Follower] = []
+    for number in range(identity.shards):
+        table = FollowedTable(settings.tables_uri, _table_name(number), identity.version, connection)
+        log = FollowedLog(open_reader(_log_uri(settings, number), connection), settings.follow.stale_s)
+        shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
+        followers.append(Follower(shard, log, table, settings.follow))
+        opened.callback(followers[-1].close)
+        followers[-1].start()
+        writers.append(ShardWriter(shard, microseconds, lambda shard, records: None, meter=meter))
+        opened.callback(writers[-1].close)
+    return writers, followers
+
+
+def _table_name(number: int) -> str:
+    return f"shard-{number:04d}"
+
+
+def _log_uri(settings: Settings, number: int) -> str:
+    return f"{settings.log_uri}/{number:04d}"

@@ -1,0 +1,39 @@
+"""A shard's table as a follower reads it: opened as it is, never changed, and brought to its newest version on demand.
+
+LanceDB shows a reader the version that it opened until it is told to look again. A purge by the writer takes the
+files of older versions away: a read that meets that looks again and is run once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import lancedb
+
+from serve_app.errors import StoreUnavailable
+from serve_app.stores.lance import TABLES_MAX, RecordTable, translated
+
+T = TypeVar("T")
+
+
+class FollowedTable(RecordTable):
+    """Called from any thread. Raises StoreUnavailable where there is no such table (yet)."""
+
+    def _open(self, database: lancedb.DBConnection, name: str) -> None:
+        if name not in database.list_tables(limit=TABLES_MAX).tables:
+            raise StoreUnavailable(f"there is no table {name} here")
+        self._table = database.open_table(name)
+
+    def refresh(self) -> int:
+        """Read the newest version from now on; gives it."""
+        with translated():
+            self._table.checkout_latest()  # type: ignore[no-untyped-call]
+            return int(self._table.version)
+
+    def _read(self, query: Callable[[], T]) -> T:
+        try:
+            return super()._read(query)
+        except StoreUnavailable:
+            self.refresh()
+            return super()._read(query)

@@ -1,0 +1,184 @@
+"""Following a store that another service writes: a thread a shard that pulls the log and takes what is new.
+
+Promises: a shard shows every record that was durable `behind_s` ago, and never a part of a batch; what it shows
+of the tables is one version; nothing is written to the store. Where the store does not answer, the shard goes on
+from what it has, and says so. The tail is forgotten up to the watermark of the newest version of the table. A
+follower that comes so late that the segments it needs are folded and gone starts over from the table.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from serve_app.errors import MemstrataError, StoreUnavailable
+from serve_app.records import Record, decode_record
+from serve_app.stores.followed import FollowedLog
+from serve_app.stores.lance_followed import FollowedTable
+from serve_app.stores.segment import Entry
+from serve_app.write.shard import Shard
+
+_log = logging.getLogger(__name__)
+
+HOLE_LOOKS = 2
+"""Times that a log with a hole is looked at before it is called damaged: a fold may have come in between."""
+
+JUDGE_AGAIN_S = 5.0
+"""Pause before a log that is damaged here is read again as a whole."""
+
+RETRY_S = 1.0
+"""Pause after a store did not answer."""
+
+TAIL_RECORDS_MAX = 250_000
+"""Records not folded yet that a follower holds; more than a writer lets come together, so that only a table that
+cannot be read here comes to it. Beyond it the follower waits and falls behind."""
+
+Seconds = Annotated[float, Meta(gt=0, le=60)]
+
+
+class FollowOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a replica follows: the data folder of the writer (or a copy of its small files), and how closely."""
+
+    data: str = ""
+    poll_s: Seconds = 0.05
+    look_s: Seconds = 1.0
+    stale_s: Seconds = 0.2
+
+
+class Follower:
+    """Owns the shard's thread. `shard.log` and `shard.table` are the `log` and `table` given here."""
+
+    def __init__(self, shard: Shard, log: FollowedLog, table: FollowedTable, options: FollowOptions) -> None:
+        self.shard = shard
+        self.trouble: str | None = None
+        """Why the last round failed."""
+        self.table_trouble: str | None = None
+        self._store_log = log
+        self._table = table
+        self._options = options
+        self._version = 0
+        self._looked_at = self._judged_at = float("-inf")
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"follower-{shard.number}", daemon=True)
+
+    def start(self) -> None:
+        """Read the store once, then follow it. Raises StorageTrouble where it cannot be read."""
+        began = time.monotonic()
+        self._judge(restart=True)
+        self._store_log.reached_at = began
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def behind_s(self) -> float | None:
+        return self._store_log.behind_s
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._closing.wait(pause):
+            pause = self._round()
+
+    def _round(self) -> float:
+        """One round; gives the pause before the next."""
+        try:
+            more = self._follow()
+            self.trouble = None
+            return 0.0 if more else self._options.poll_s
+        except MemstrataError as error:
+            self._failed(str(error))
+        except msgspec.DecodeError as error:
+            self._failed(f"the log holds what this release does not know: {error}")
+        except Exception as error:  # noqa: BLE001 - a defect must not end the following for good
+            _log.exception("following shard %d failed", self.shard.number)
+            self._failed(f"defect: {type(error).__name__}")
+        return RETRY_S
+
+    def _failed(self, trouble: str) -> None:
+        if self.trouble is None:
+            _log.warning("shard %d cannot be followed, will be tried again: %s", self.shard.number, trouble)
+        self.trouble = trouble
+
+    def _follow(self) -> bool:
+        """Take what is new, and now and then look at the table; whether more waits in the log."""
+        began = time.monotonic()
+        more = False
+        if self._store_log.holed:
+            if began - self._judged_at >= JUDGE_AGAIN_S:
+                self._judge(restart=False)
+        elif self.shard.tail_length() > TAIL_RECORDS_MAX:
+            raise StoreUnavailable(f"{TAIL_RECORDS_MAX} records wait for a table that cannot be read: {self.trouble}")
+        else:
+            more = self._read_on()
+        if not (more or self._store_log.holed):
+            self._store_log.reached_at = began
+        if began - self._looked_at >= self._options.look_s:
+            self._looked_at = began
+            self._look()
+        return more
+
+    def _read_on(self) -> bool:
+        progress = self._store_log.read_on()
+        self.shard.take(_records(progress.entries))
+        if progress.where in ("stuck", "displaced"):
+            self._judge(restart=progress.where == "displaced")
+        return progress.where == "more"
+
+    def _look(self) -> None:
+        """Go on to the newest version of the table, and see whether the log has gone on elsewhere."""
+        self.shard.evict()
+        try:
+            folded_seq = self._newest_table()
+            self.table_trouble = None
+        except MemstrataError as error:
+            self.table_trouble = str(error)
+            return
+        overtaken = folded_seq > self.shard.applied_seq
+        if (self._store_log.look_around() or overtaken) and not self._store_log.holed:
+            self._judge(restart=False)
+
+    def _newest_table(self) -> int:
+        """The watermark of the newest version, which is read from now on; the tail up to it goes, if it was here."""
+        with self.shard.merging:
+            version = self._table.refresh()
+            if version == self._version:
+                return self.shard.folded_seq
+            folded_seq = self._table.folded_seq()
+            if self.shard.folded_seq < folded_seq <= self.shard.applied_seq:
+                self.shard.folded(folded_seq)
+            self._version = version
+        return folded_seq
+
+    def _judge(self, restart: bool) -> None:
+        """Read table and log as a whole. What was read before stays where it is known to stand there still."""
+        self._judged_at, self._version = time.monotonic(), 0
+        for _ in range(HOLE_LOOKS):
+            self._table.refresh()
+            folded_seq = self._table.folded_seq()
+            records = _records(self._store_log.replay(folded_seq))
+            if not self._store_log.holed:
+                break
+        if restart or folded_seq > self.shard.applied_seq:
+            self.shard.restart(records, folded_seq)
+            return
+        applied_seq = self.shard.applied_seq
+        self.shard.take([record for record in records if record.seq > applied_seq])
+        if folded_seq > self.shard.folded_seq:
+            self.shard.folded(folded_seq)
+
+
+def _records(entries: Iterable[Entry]) -> Sequence[Record]:
+    return [decode_record(entry.payload) for entry in entries]
