@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from serve_app.api.limits import LimitOptions
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.embed import EncoderOptions
@@ -91,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     encoder: EncoderOptions = EncoderOptions()
     fold: FoldOptions = FoldOptions()
     memory: MemoryOptions = MemoryOptions()
+    limits: LimitOptions = LimitOptions()
 
 
 def load_settings(data: Path, config_file: Path | None = None) -> Settings:

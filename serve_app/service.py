@@ -170,12 +170,14 @@ class Service:
             microseconds,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
+            settings.limits.user_turns,
         )
         warm = queues.query(WARM_UP)
         operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        return Api(Routes(memory, operator), AdminRoutes(memory, operator, keys, policies), keys, operator, metrics)
+        routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies)
+        return Api(routes, admin, keys, operator, metrics, settings.limits)
 
     def _open_queues(self, embedder: Embedder) -> EncoderQueues:
         if self._queues_beside is not None:

@@ -49,6 +49,10 @@ class Operator:
         """Maintenance has something to do."""
         self._housekeeper.nudge()
 
+    def stuck(self, shard: int) -> bool:
+        """Whether this shard's maintenance, and with it the end of its erasures, fails again and again."""
+        return self._housekeeper.stuck(shard)
+
     @property
     def ready(self) -> bool:
         """Whether everything that was to be loaded is loaded; what needs no vector is answered before."""

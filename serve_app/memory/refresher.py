@@ -153,6 +153,8 @@ class Refresher:
             seqs = index.seqs[-self._options.turns_max :]
             read_at = block.applied_seq
         living = [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
+        if not living and block.changed_seq > read_at:  # all of it was erased under our hands
+            self.discarded += 1
         return (living, read_at) if living else None
 
     def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:

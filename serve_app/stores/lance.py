@@ -31,6 +31,7 @@ from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
+from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors, pseudonym
 from serve_app.stores.where import Where, every, of_either, of_kind, owned
 
@@ -201,7 +202,8 @@ class RecordTable:
     def load(self, owner: str, resident_max: int) -> StoredOwner:
         """All of one owner; the bodies and vectors of the newest turns only, see `resident_turns`."""
         mine = of_either(owner, pseudonym(owner))
-        light = self._scan(mine, ["seq", "kind", "session", "id", "created_at"]).sort_by("seq")
+        light = self._scan(mine, [OWNER, "seq", "kind", "session", "id", "created_at"]).sort_by("seq")
+        light = rows_of(light, owner, pseudonym(owner))
         lines = light.to_pylist()
         if not lines:
             return StoredOwner()
@@ -209,12 +211,13 @@ class RecordTable:
         index = tuple(StoredTurn(row["seq"], row["session"], row["id"], row["created_at"]) for row in rows)
         resident = resident_turns(len(rows), resident_max)
         first = rows[-resident]["seq"] if len(rows) > resident else 0
-        heavy = self._scan(
-            every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq") >= lit(first)),
+        heavy = self._scan_of(
+            owner,
+            every(col("kind").isin(["turn", "chunk"]), col("seq") >= lit(first)),
             ["row", "kind", "seq", "body", "rev", "vector_rev", "vector_seq", self._vector],
         ).sort_by("row")
         turns = tuple(_turn(body) for body, kind in _pairs(heavy, "body", "kind") if kind == "turn")
-        others = self._scan(every(owned(owner), col("kind").isin(["fact", "summary"])), ["seq", "kind", "body"])
+        others = self._scan_of(owner, col("kind").isin(["fact", "summary"]), ["seq", "kind", "body"])
         bodies = list(_pairs(others.sort_by("seq"), "body", "kind"))
         return StoredOwner(
             index=index,
@@ -236,6 +239,12 @@ class RecordTable:
         for seq, found in parts.items():
             yield StoredVectors(seq, vector_seqs[seq], np.stack(found))
 
+    def vector_rows(self, owner: str) -> list[int]:
+        """The keys of the owner's rows that hold a vector of their turn as it is."""
+        where = every(col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
+        rows: list[int] = self._scan_of(owner, where, ["row"])["row"].to_pylist()
+        return rows
+
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
         names = [field for field in Row.__struct_fields__ if field != "vector"]
@@ -249,8 +258,8 @@ class RecordTable:
         """The turns with these seqs that are the owner's, oldest first."""
         wanted, found = sorted(set(seqs)), []
         for start in range(0, len(wanted), KEYS_A_SCAN):
-            where = every(owned(owner), of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
-            found += self._scan(where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()
+            where = every(of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
+            found += self._scan_of(owner, where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()
         return [_turn(body) for body in found]
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
@@ -312,6 +321,10 @@ class RecordTable:
     def versions(self) -> int:
         with _translated():
             return len(self._table.list_versions())
+
+    def _scan_of(self, owner: str, where: Where, columns: Sequence[str]) -> pa.Table:
+        """One owner's rows: asked for by a filter, and looked at again."""
+        return rows_of(self._scan(every(owned(owner), where), [OWNER, *columns]), owner)
 
     def _scan(self, where: Where, columns: Sequence[str]) -> pa.Table:
         return self._read(
