@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from serve_app.api.limits import LimitOptions
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.embed import EncoderOptions
@@ -94,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fold: FoldOptions = FoldOptions()
     memory: MemoryOptions = MemoryOptions()
     follow: FollowOptions = FollowOptions()
+    limits: LimitOptions = LimitOptions()
 
     @property
     def store_folder(self) -> Path:

@@ -10,6 +10,8 @@ MemstrataError
 ├── Forbidden               a known key that may not do this
 ├── NotFound                a thing that is not there, or not the caller's
 ├── Overloaded              a bound is reached; try again after `retry_after_s`
+├── RateLimited             this key or tenant asks too much at once; others are served
+├── QuotaExceeded           this user or tenant holds as much as it may
 ├── EncoderUnavailable      the encoder cannot be loaded
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
@@ -36,6 +38,8 @@ __all__ = [
     "NotSupported",
     "Overloaded",
     "QueryExceedsBudget",
+    "QuotaExceeded",
+    "RateLimited",
     "ReadOnlyReplica",
     "ReceiptNotReached",
     "StorageFull",
@@ -88,6 +92,19 @@ class NotFound(MemstrataError):
 class Overloaded(MemstrataError):
     code = "overloaded"
     retry_after_s = 1.0
+
+
+class RateLimited(MemstrataError):
+    code = "rate_limited"
+
+    def __init__(self, detail: str, retry_after_s: float) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+class QuotaExceeded(MemstrataError):
+    code = "quota_exceeded"
+    retry_after_s = 60.0
 
 
 class EncoderUnavailable(MemstrataError):

@@ -55,6 +55,8 @@ class Erasure(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str = "pending"
     counts: dict[str, int] = {}
     completed_at: int | None = None
+    subject: str = ""
+    """Stands for the erased owner, see `stores.rows.pseudonym`: a key that is bound to a user sees its own alone."""
 
 
 class ErasureDone(msgspec.Struct, frozen=True, tag="erasure_done"):

@@ -130,11 +130,12 @@ class Service:
             microseconds,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
+            settings.limits.user_turns,
         )
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies)
-        return Api(routes, admin, keys, operator, metrics, read_only=settings.role == "replica")
+        return Api(routes, admin, keys, operator, metrics, settings.limits, read_only=settings.role == "replica")
 
     def _start_writing(
         self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack

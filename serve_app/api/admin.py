@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from serve_app.api.auth import KeyFile, Principal
+from serve_app.api.auth import KeyFile, KeyRecord, Principal
 from serve_app.api.http import BodyDecoder, Request, Response, json_response
-from serve_app.api.schemas import KeyIn, MaintenanceIn
+from serve_app.api.ids import identifier, integer
+from serve_app.api.schemas import PAGE_USERS_DEFAULT, PAGE_USERS_MAX, KeyIn, MaintenanceIn
 from serve_app.errors import Forbidden
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -41,18 +44,30 @@ class AdminRoutes:
         tenant = body.tenant or who.tenant
         if who.role != "operator" and (tenant != who.tenant or body.role == "operator"):
             raise Forbidden("an admin makes keys of its own tenant, and no operator keys")
-        key_id, key = await asyncio.to_thread(self._keys.create, tenant=tenant, role=body.role, user=body.user_id)
-        return json_response({"key_id": key_id, "key": key, "tenant": tenant, "role": body.role}, 201)
+        create = partial(self._keys.create, user=body.user_id, rate_per_s=body.rate_per_s)
+        key_id, key = await asyncio.to_thread(create, tenant=tenant, role=body.role)
+        shown = {"key_id": key_id, "key": key, "tenant": tenant, "role": body.role, "rate_per_s": body.rate_per_s}
+        return json_response(shown, 201)
 
     async def list_keys(self, who: Principal, request: Request) -> Response:
         records = self._keys.records(None if who.role == "operator" else who.tenant)
-        shown = [{"key_id": one.key_id, "tenant": one.tenant, "role": one.role, "user_id": one.user} for one in records]
-        return json_response({"keys": shown})
+        return json_response({"keys": [_shown_key(one) for one in records]})
 
     async def delete_key(self, who: Principal, request: Request) -> Response:
         tenant = None if who.role == "operator" else who.tenant
         await asyncio.to_thread(self._keys.revoke, request.path[0], tenant)
         return json_response({"deleted": 1})
+
+    async def list_users(self, who: Principal, request: Request) -> Response:
+        """Users of the key's tenant who have turns or facts, in order of their ids, a page at a time."""
+        who.require_admin()
+        asked = request.query
+        limit = integer(asked, "limit", PAGE_USERS_DEFAULT, 1, PAGE_USERS_MAX)
+        prefix = identifier(asked["prefix"], "prefix") if asked.get("prefix") else ""
+        after = identifier(asked["after"], "after") if "after" in asked else None
+        users, more = await self._memory.users(who.tenant, prefix, after, limit)
+        shown: dict[str, Any] = {"users": [{"user_id": user} for user in users]}
+        return json_response(shown | ({"next": users[-1]} if more else {}))
 
     async def get_policy(self, who: Principal, request: Request) -> Response:
         policy = await asyncio.to_thread(self._policies.get, who.tenant, request.path[0])
@@ -65,3 +80,9 @@ class AdminRoutes:
             raise Forbidden("this policy is the service's: only an operator sets it")
         policy = await asyncio.to_thread(self._policies.put, who.tenant, name, request.body)
         return json_response({"name": name, "policy": msgspec.to_builtins(policy)})
+
+
+def _shown_key(record: KeyRecord) -> dict[str, Any]:
+    """What may be known of a key by who may revoke it."""
+    shown = {"key_id": record.key_id, "tenant": record.tenant, "role": record.role, "user_id": record.user}
+    return shown | {"rate_per_s": record.rate_per_s}

@@ -11,7 +11,8 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, aclosing
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.http import HTML, Request, Response
+from serve_app.api.limits import LimitOptions, Limits
 from serve_app.api.openapi import docs_page, document, query_parameters
 from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
 from serve_app.api.routes import Routes
@@ -47,6 +49,7 @@ READING_POSTS = frozenset(
 )
 """What a replica answers beside GET; every other method or path is taken for a write."""
 
+Pieces = AsyncGenerator[bytes, None]
 Handler = Callable[[Principal, Request], Awaitable[Response]]
 
 
@@ -83,6 +86,7 @@ def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
         ("GET", "/v1/users/{user_id}/facts", routes.list_facts),
         ("GET", "/v1/sessions/{session_id}/summary", routes.get_summary),
         ("POST", "/v1/sessions/{session_id}/summary:refresh", routes.refresh_summary),
+        ("GET", "/v1/users", admin.list_users),
         ("GET", "/v1/users/{user_id}/export", routes.export),
         ("DELETE", "/v1/users/{user_id}", routes.erase_user),
         ("GET", "/v1/erasures/{erasure_id}", routes.get_erasure),
@@ -155,9 +159,11 @@ class Api:
         keys: KeyFile,
         operator: Operator,
         metrics: Metrics,
+        limits: LimitOptions,
         read_only: bool = False,
     ) -> None:
         self._keys = keys
+        self._limits = Limits(limits)
         self._operator = operator
         self._read_only = read_only
         self._metrics = metrics
@@ -181,8 +187,14 @@ class Api:
         started = time.perf_counter()
         request_id = b"%b%08x" % (self._id_prefix, next(self._request_numbers))
         template, response = await self._answer(scope, receive, request_id, started)
-        await http.send_response(send, response, request_id, head=scope["method"] == "HEAD")
-        self._metrics.answered(template, response.status, time.perf_counter() - started)
+        head = scope["method"] == "HEAD"
+        try:
+            if response.pieces is None:
+                await http.send_response(send, response, request_id, head=head)
+            else:
+                await http.send_stream(receive, send, response, request_id, head=head)
+        finally:
+            self._metrics.answered(template, response.status, time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, request_id: bytes, started: float) -> tuple[str, Response]:
         """The template of the route (for the metrics) and its answer."""
@@ -195,17 +207,21 @@ class Api:
                 return template, await self._open_route(method, segments[0])
             headers: dict[bytes, bytes] = dict(scope["headers"])
             who = self._keys.principal(headers.get(b"authorization"))
+            self._limits.admit(who)
             if segments[:2] == ADMIN_PREFIX:
                 who.require_admin()
             route, path = self._routes.find(method, segments)
             template = f"{route.method} {route.template}"
             if self._read_only and not route.reads:
                 raise ReadOnlyReplica("this service follows another one's store; write to that service")
-            with self._reading:
+            with self._limits.bodies.place(who.tenant), self._reading:
                 body = await http.read_body(headers, receive)
-            with self._working:
+            with self._limits.requests.place(who.tenant), self._working:
                 request = Request(method, path, http.parameters(scope, route.query), headers, body, started)
-                return template, await route.handler(who, request)
+                response = await route.handler(who, request)
+                if response.pieces is not None:
+                    response = await _begun(response, self._limits.exports.place(who.tenant))
+                return template, response
         except MemstrataError as error:
             return template, self._problem(error)
         except Exception:  # noqa: BLE001 - a defect: the caller gets a 500 with the id under which it is logged
@@ -243,6 +259,20 @@ class Api:
 
     async def _docs(self) -> Response:
         return Response(200, self._page, HTML)
+
+
+async def _begun(response: Response, place: AbstractContextManager[None]) -> Response:
+    """A long answer with its first piece, which shows whether there is one at all; the place is held to its end."""
+    assert response.pieces is not None
+    pieces = _within(place, response.pieces)
+    return msgspec.structs.replace(response, body=await anext(pieces, b""), pieces=pieces)
+
+
+async def _within(place: AbstractContextManager[None], pieces: Pieces) -> Pieces:
+    async with aclosing(pieces):
+        with place:
+            async for piece in pieces:
+                yield piece
 
 
 def _fits(pattern: tuple[str | None, ...], segments: list[str]) -> bool:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import hashlib
 import secrets
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from serve_app.api.ids import identifier
 from serve_app.errors import Forbidden, InvalidRequest, NotFound, Unauthorized
 from serve_app.stores.private_file import PrivateFile, write_private
 
 KeyRole = Literal["app", "admin", "operator"]
+
+Rate = Annotated[float, Meta(gt=0, le=1e6)]
+"""Requests a second."""
 
 KEYS_FILE = "keys.json"
 FIRST_KEY_FILE = "admin.key"
@@ -33,6 +37,8 @@ class KeyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     tenant: str
     role: KeyRole
     user: str | None = None
+    rate_per_s: float | None = None
+    """Requests that this key may make; None: as many as the service's settings say."""
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -42,6 +48,7 @@ class Principal(msgspec.Struct, frozen=True):
     tenant: str
     role: KeyRole
     user: str | None
+    rate_per_s: float | None = None
 
     def require_user(self, user: str) -> None:
         if self.user is not None and self.user != user:
@@ -68,7 +75,9 @@ class KeyFile:
         write_private(self._first, key + "\n")
         return key
 
-    def create(self, *, tenant: str, role: KeyRole, user: str | None = None) -> tuple[str, str]:
+    def create(
+        self, *, tenant: str, role: KeyRole, user: str | None = None, rate_per_s: float | None = None
+    ) -> tuple[str, str]:
         """(key_id, key). The key itself is shown here and never again. Raises InvalidRequest, StoreUnavailable."""
         identifier(tenant, "tenant")
         if user is not None:
@@ -77,7 +86,7 @@ class KeyFile:
                 raise InvalidRequest("user_id: only a key of role app is bound to a user")
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         key = f"ms_{key_id}_{secret}"
-        record = KeyRecord(key_id, _digest(key), tenant, role, user)
+        record = KeyRecord(key_id, _digest(key), tenant, role, user, rate_per_s)
         with self._file.changing() as write:
             write([*self._file.read(), record])
         return key_id, key
@@ -107,7 +116,7 @@ class KeyFile:
         found = self._read().get(hashlib.sha256(key.strip()).hexdigest())
         if found is None:
             raise Unauthorized("this key is not known")
-        return Principal(found.key_id, found.tenant, found.role, found.user)
+        return Principal(found.key_id, found.tenant, found.role, found.user, found.rate_per_s)
 
     def _read(self) -> dict[str, KeyRecord]:
         """The keys by digest. Raises StoreUnavailable."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -31,6 +31,9 @@ LARGE_BODY_BYTES = 32 << 10
 BODY_READ_S = 30.0
 """What a caller has to send a body. Who is slower than that holds a place that others wait for."""
 
+SEND_PIECE_S = 30.0
+"""What a caller has to take one piece of a long answer. Who is slower than that is cut off, visibly."""
+
 _encoder = msgspec.json.Encoder()
 
 
@@ -47,10 +50,13 @@ class Request(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
+    """`pieces`, where there are any, follow the body; the answer is long then, and made while it is sent."""
+
     status: int
     body: bytes
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    pieces: AsyncGenerator[bytes, None] | None = None
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -136,6 +142,30 @@ async def send_response(send: Send, response: Response, request_id: bytes, *, he
     ]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else response.body})
+
+
+async def send_stream(
+    receive: Receive, send: Send, response: Response, request_id: bytes, *, head: bool = False
+) -> None:
+    """The body, then its pieces as they are made; ends early where the caller has gone.
+
+    What a piece raises is raised here: the server closes the connection without the mark of the end, so that the
+    caller sees a broken transfer and no whole answer.
+    """
+    assert response.pieces is not None
+    headers = [(b"content-type", response.content_type), (b"x-request-id", request_id), *response.headers]
+    gone = asyncio.ensure_future(receive())  # nothing more comes in but that the caller has gone
+    try:
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        piece = b"" if head else response.body
+        while piece and not gone.done():
+            async with asyncio.timeout(SEND_PIECE_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = await anext(response.pieces, b"")
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        await response.pieces.aclose()
 
 
 class BodyDecoder(Generic[T]):

@@ -1,8 +1,9 @@
-"""What an id may be: the one rule for users, sessions, turns, fact keys and tenants. Pure."""
+"""What an id may be: the one rule for users, sessions, turns, fact keys and tenants; and whole numbers. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from serve_app.errors import InvalidRequest
@@ -13,6 +14,7 @@ ID_PATTERN: Final = r"^(?![\s\S]*[\x00-\x1f\x7f-\x9f])"
 """No control character (category Cc) anywhere. Means the same to Python and to JavaScript, unlike `$` and `\\Z`."""
 
 _ID: Final = re.compile(ID_PATTERN)
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 def identifier(text: str | None, name: str) -> str:
@@ -31,3 +33,16 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def integer(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    """A whole number among query parameters. Raises InvalidRequest."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not _WHOLE_NUMBER.fullmatch(text):
+        raise InvalidRequest(f"{name}: a whole number is needed")
+    value = int(text)
+    if not least <= value <= most:
+        raise InvalidRequest(f"{name}: from {least} to {most}")
+    return value

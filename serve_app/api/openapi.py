@@ -44,6 +44,14 @@ OPERATIONS: tuple[Operation, ...] = (
     ("get", "/v1/users/{user_id}/facts", "List facts", None, (), 200),
     ("get", "/v1/sessions/{session_id}/summary", "Read the summary of a session", None, ("user_id",), 200),
     ("post", "/v1/sessions/{session_id}/summary:refresh", "Make the summary anew", None, ("user_id",), 200),
+    (
+        "get",
+        "/v1/users",
+        "Users who have turns or facts (role admin); go on after the answer's `next`",
+        None,
+        ("prefix?", "after?", "limit?"),
+        200,
+    ),
     ("get", "/v1/users/{user_id}/export", "Everything held about a user, as NDJSON", None, (), 200),
     ("delete", "/v1/users/{user_id}", "Erase a user", None, (), 202),
     ("get", "/v1/erasures/{erasure_id}", "The progress of an erasure", None, (), 200),
@@ -74,6 +82,7 @@ LIMITS = {
     "deadline_ms": schemas.DEADLINE_MS_MAX,
     "id_characters": ids.ID_CHARACTERS_MAX,
     "page_turns": schemas.PAGE_TURNS_MAX,
+    "page_users": schemas.PAGE_USERS_MAX,
 }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,8 +14,9 @@ import numpy as np
 from serve_app.api import asking, convert, showing
 from serve_app.api.asking import seconds
 from serve_app.api.auth import Principal
+from serve_app.api.export import exported
 from serve_app.api.http import LARGE_BODY_BYTES, NDJSON, BodyDecoder, Request, Response, json_response
-from serve_app.api.ids import identifier
+from serve_app.api.ids import identifier, integer
 from serve_app.api.schemas import (
     PAGE_TURNS_MAX,
     AppendTurnsIn,
@@ -52,10 +52,7 @@ FOUND_SHOWN_AT_ONCE = 100
 VECTORS_SHOWN_AT_ONCE = 8
 """More vectors are written out on a thread."""
 
-EXPORT_PAGE_TURNS = 500
 PAGE_TURNS_DEFAULT = 100
-
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 class Routes:
@@ -84,8 +81,8 @@ class Routes:
 
     async def list_turns(self, who: Principal, request: Request) -> Response:
         owner = _owner(who, request.query.get("user_id"))
-        limit = _integer(request.query, "limit", PAGE_TURNS_DEFAULT, 1, PAGE_TURNS_MAX)
-        after = _integer(request.query, "after_seq", -1, -1, 2**62)
+        limit = integer(request.query, "limit", PAGE_TURNS_DEFAULT, 1, PAGE_TURNS_MAX)
+        after = integer(request.query, "after_seq", -1, -1, 2**62)
         page = await self._memory.page(owner, identifier(request.path[0], "session_id"), after, limit)
         turns = [showing.shown_turn(turn) for turn in page.turns]
         return json_response({"turns": turns, "next_after_seq": page.next_after_seq})
@@ -183,18 +180,8 @@ class Routes:
     # ---- users
 
     async def export(self, who: Principal, request: Request) -> Response:
-        """Every turn and fact of a user, one JSON object a line."""
-        owner = _owner(who, request.path[0])
-        pages: list[bytes] = []
-        for session in await self._memory.sessions(owner):
-            after: int | None = -1
-            while after is not None:
-                page = await self._memory.page(owner, session.session, after, EXPORT_PAGE_TURNS)
-                turns = [showing.exported_turn(turn, owner.user) for turn in page.turns]
-                pages.append(await asyncio.to_thread(_lines, turns))
-                after = page.next_after_seq
-        facts = [showing.exported_fact(fact, owner.user) for fact in await self._memory.facts(owner)]
-        return Response(200, b"".join([*pages, _lines(facts)]), NDJSON)
+        """Everything held about a user, one JSON object a line."""
+        return Response(200, b"", NDJSON, pieces=exported(self._memory, _owner(who, request.path[0])))
 
     async def erase_user(self, who: Principal, request: Request) -> Response:
         erasure = await self._memory.erase(_owner(who, request.path[0]))
@@ -202,8 +189,8 @@ class Routes:
         return json_response({"erasure_id": erasure.id}, 202)
 
     async def get_erasure(self, who: Principal, request: Request) -> Response:
-        erasure = self._memory.erasure(who.tenant, request.path[0])
-        return json_response(showing.shown_erasure(erasure))
+        erasure, shard = self._memory.erasure(who.tenant, who.user, request.path[0])
+        return json_response(showing.shown_erasure(erasure, self._operator.stuck(shard)))
 
     # ---- models
 
@@ -244,10 +231,6 @@ def _encoded(vector: np.ndarray[Any, Any], encoding: str) -> Any:
     return vector.tolist()
 
 
-def _lines(shown: Sequence[Any]) -> bytes:
-    return b"".join(msgspec.json.encode(one) + b"\n" for one in shown)
-
-
 def _new_turns(turns: Sequence[TurnIn]) -> list[NewTurn]:
     return [convert.new_turn(turn, f"turns[{index}]") for index, turn in enumerate(turns)]
 
@@ -268,15 +251,3 @@ def _turn_address(who: Principal, request: Request) -> tuple[Owner, str, str]:
     owner = _owner(who, request.query.get("user_id"))
     session = identifier(request.query.get("session_id"), "session_id")
     return owner, session, identifier(request.path[0], "turn_id")
-
-
-def _integer(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = query.get(name)
-    if text is None:
-        return default
-    if not _WHOLE_NUMBER.fullmatch(text):
-        raise InvalidRequest(f"{name}: a whole number is needed")
-    value = int(text)
-    if not least <= value <= most:
-        raise InvalidRequest(f"{name}: from {least} to {most}")
-    return value

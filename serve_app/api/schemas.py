@@ -23,6 +23,7 @@ QUERY_CHARACTERS_MAX = 16_384
 BUDGET_TOKENS_MAX = 2_000_000
 DEADLINE_MS_MAX = 60_000
 PAGE_TURNS_MAX = 1_000
+PAGE_USERS_DEFAULT, PAGE_USERS_MAX = 100, 1_000
 TTL_SECONDS_MAX = 10 * 366 * 24 * 3600
 EMBEDDING_INPUTS_MAX = 2_048
 FIELD_TTLS_MAX = 100
@@ -164,6 +165,7 @@ class KeyIn(Body):
     role: Literal["app", "admin", "operator"]
     tenant: Id | None = None
     user_id: Id | None = None
+    rate_per_s: Annotated[float, Meta(gt=0, le=1e6, description="requests a second at most")] | None = None
 
 
 class MaintenanceIn(Body):

@@ -112,6 +112,10 @@ def exported_fact(fact: Fact, user: str) -> dict[str, Any]:
     return shown_fact(fact) | {"kind": "fact", "user_id": user}
 
 
+def exported_summary(summary: Summary, user: str) -> dict[str, Any]:
+    return shown_summary(summary) | {"kind": "summary", "session_id": summary.session, "user_id": user}
+
+
 def shown_fact(fact: Fact) -> dict[str, Any]:
     return {
         "key": fact.key,
@@ -247,10 +251,11 @@ def _scores(found: Result, explain: bool) -> dict[str, float]:
     return {arm: added for arm, added in zip(ARMS, found.added, strict=False) if added or explain}
 
 
-def shown_erasure(erasure: Erasure) -> dict[str, Any]:
+def shown_erasure(erasure: Erasure, stuck: bool) -> dict[str, Any]:
+    """`stuck`: its shard's files cannot be rewritten. It is tried again, so that what has failed may still be done."""
     return {
         "erasure_id": erasure.id,
-        "state": erasure.state,
+        "state": "failed" if stuck and erasure.completed_at is None else erasure.state,
         "counts": erasure.counts,
         "requested_at": format_time(erasure.requested_at),
         "completed_at": None if erasure.completed_at is None else format_time(erasure.completed_at),

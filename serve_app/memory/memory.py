@@ -8,10 +8,12 @@ that says so, as long as anything can still be given; writes are durable or refu
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -41,6 +43,7 @@ from serve_app.retrieve.expand import keywords
 from serve_app.retrieve.search import Answer, Question, search
 from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import TURNS_RESIDENT_MAX
+from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.indexer import Indexer
 from serve_app.write.operations import (
@@ -119,7 +122,9 @@ class Memory:
         clock: Callable[[], int],
         versions: tuple[str, ...],
         policies: Policies | None = None,
+        user_turns: int | None = None,
     ) -> None:
+        """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
         self._indexer = indexer
         self._refresher = refresher
@@ -130,6 +135,7 @@ class Memory:
         self._clock = clock
         self._versions = versions
         self._policies = policies or DefaultPolicies()
+        self._user_turns = user_turns
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes
@@ -143,7 +149,7 @@ class Memory:
         if any(turn.classed for turn in turns if turn.field_lives):
             classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
             turns = [turn.with_lives(classes) for turn in turns]
-        results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns))
+        results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns, self._user_turns))
         if not wait_indexed:
             return Appended(receipt, results)
         pending = writer.shard.pending
@@ -169,11 +175,14 @@ class Memory:
         erasure: Erasure = erased
         return erasure
 
-    def erasure(self, tenant: str, erasure_id: str) -> Erasure:
+    def erasure(self, tenant: str, user: str | None, erasure_id: str) -> tuple[Erasure, int]:
+        """An erasure of this tenant, and its shard. With `user` only one of that user is found. Raises NotFound."""
         for writer in self._writers:
             found = writer.shard.erasures.get(erasure_id)
-            if found is not None and found.tenant == tenant:
-                return found
+            if found is None or found.tenant != tenant:
+                continue
+            if user is None or found.subject == pseudonym(Owner(tenant, user).key):
+                return found, writer.shard.number
         raise NotFound("no such erasure")
 
     async def put_fact(
@@ -196,6 +205,31 @@ class Memory:
     async def page(self, owner: Owner, session: str, after_seq: int, limit: int) -> SessionPage:
         shard = self._writer(owner).shard
         return await self._in_pool(reading.page, shard, owner.key, session, after_seq, limit, self._clock())
+
+    async def all_turns(self, owner: Owner) -> AsyncGenerator[list[Turn], None]:
+        """Every turn of an owner as of now, oldest first, a page at a time: a page holds no more than it must."""
+        shard = self._writer(owner).shard
+        seqs = await self._in_pool(reading.seqs, shard, owner.key)
+        place, size = 0, reading.PAGE_TURNS_FIRST
+        while place < len(seqs):
+            asked = seqs[place : place + size]
+            turns = await self._in_pool(reading.turns, shard, owner.key, asked, self._clock())
+            place, size = place + size, reading.next_page(size, turns)
+            yield turns
+
+    async def users(self, tenant: str, prefix: str, after: str | None, limit: int) -> tuple[list[str], bool]:
+        """Users of the tenant whose ids begin so, after `after`, at most `limit`; and whether there are more."""
+        start, end = reading.range_of(tenant, prefix, after)
+        held = [
+            await self._in_pool(writer.shard.owners, start, end, limit + 1) for writer in self._writers if start < end
+        ]
+        users = [Owner.from_key(key).user for key in islice(heapq.merge(*held), limit + 1)]
+        return users[:limit], len(users) > limit
+
+    async def summaries(self, owner: Owner) -> list[Summary]:
+        """The summaries that hold, by session."""
+        shard = self._writer(owner).shard
+        return await self._in_pool(lambda: reading.summaries(shard.block(owner.key), self._clock()))
 
     async def sessions(self, owner: Owner) -> list[SessionLine]:
         shard = self._writer(owner).shard

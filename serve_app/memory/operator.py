@@ -47,6 +47,10 @@ class Operator(ABC):
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
         """Fold (or fold and rewrite) one shard or all of them now."""
 
+    def stuck(self, shard: int) -> bool:
+        """Whether this shard's maintenance, and with it the end of its erasures, fails again and again."""
+        return False
+
     @property
     def ready(self) -> bool:
         """Whether everything that was to be loaded is loaded; what needs no vector is answered before."""
@@ -118,6 +122,9 @@ class WritingOperator(Operator):
 
     def nudge(self) -> None:
         self._housekeeper.nudge()
+
+    def stuck(self, shard: int) -> bool:
+        return self._housekeeper.stuck(shard)
 
     def troubles(self) -> list[Trouble]:
         found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]

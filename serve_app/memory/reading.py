@@ -7,6 +7,7 @@ needs, so that a read sees one state. What has expired by the later of `now` and
 from __future__ import annotations
 
 import bisect
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from itertools import islice
@@ -14,7 +15,7 @@ from itertools import islice
 import msgspec
 
 from serve_app.context.exchanges import announced
-from serve_app.core import Fact, Summary, Turn
+from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.records import TurnPut
 from serve_app.stores.block import Block, SessionIndex
@@ -28,6 +29,14 @@ OLDER_LISTED_MAX = 1_000
 
 PARTNER_REACH = 8
 """Turns of a session, on either side, among which the rest of a tool exchange is looked for outside memory."""
+
+
+PAGE_TURNS_FIRST, PAGE_TURNS_MAX = 32, 128
+PAGE_CHARACTERS = 1 << 20
+"""How much is read at once of all of an owner's turns: about so much text, and never more than so many turns."""
+
+FIRST_SURROGATE, AFTER_SURROGATES = 0xD800, 0xE000
+"""No text holds what lies between them."""
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -88,6 +97,46 @@ def _last_at(index: SessionIndex, expired: Set[int]) -> int:
     """When the newest turn that is left was written."""
     newest = zip(reversed(index.seqs), reversed(index.times), strict=True)
     return next((at for seq, at in newest if seq not in expired), index.last_at)
+
+
+def seqs(shard: Shard, owner: str) -> list[int]:
+    """Of all the owner's turns, oldest first."""
+    block = shard.block(owner)
+    with block.lock:
+        return sorted(seq for index in block.sessions.values() for seq in index.seqs)
+
+
+def turns(shard: Shard, owner: str, seqs: Sequence[int], now: int) -> list[Turn]:
+    """Those with these seqs that are still there."""
+    return [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
+
+
+def next_page(size: int, turns: Sequence[Turn]) -> int:
+    """How many turns to read next, after so many that were these: about as much text each time."""
+    characters = sum(turn.characters for turn in turns)
+    return max(1, min(PAGE_TURNS_MAX, size * PAGE_CHARACTERS // max(1, characters)))
+
+
+def summaries(block: Block, now: int) -> list[Summary]:
+    """The newest of each session, where it holds."""
+    with block.lock:
+        newest = [block.summary_at(session, None) for session in sorted(block.summaries)]
+    return [one for one in newest if one is not None and one.expires_at > now]
+
+
+def range_of(tenant: str, prefix: str, after: str | None) -> tuple[str, str]:
+    """The owner keys, from the first to before the second, of the tenant's users who begin so and come after one."""
+    start = Owner(tenant, prefix).key
+    if after is not None:
+        start = max(start, Owner(tenant, after).key + "\0")  # no id holds NUL: nothing lies between the two
+    return start, _past(Owner(tenant, prefix).key)
+
+
+def _past(start: str) -> str:
+    """The smallest text that is greater than all that begin with `start`."""
+    kept = start.rstrip(chr(sys.maxunicode))
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(AFTER_SURROGATES if following == FIRST_SURROGATE else following)
 
 
 def one_turn(shard: Shard, owner: str, session: str, turn_id: str, now: int) -> Turn | None:

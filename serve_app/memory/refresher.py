@@ -156,6 +156,8 @@ class Refresher:
             seqs = index.seqs[-self._options.turns_max :]
             read_at = block.applied_seq
         turns = living(shard.turns(owner, seqs), now)
+        if not turns and block.changed_seq > read_at:  # all of it was erased under our hands
+            self.discarded += 1
         return (turns, read_at) if turns else None
 
     def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:

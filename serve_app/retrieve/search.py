@@ -254,7 +254,7 @@ def _not_resident(block: Block, session: str | None) -> list[int]:
 def _admitted(block: Block, question: Question, turn: Turn) -> bool:
     """Owner and liveness are looked up again: the tables lag behind what was erased."""
     return (
-        block.find(turn.session, turn.id) == turn.seq
+        block.holds(turn)
         and turn.seq not in block.turns
         and (question.as_of is None or turn.seq <= question.as_of)
         and not turn.expired(question.now)

@@ -33,6 +33,7 @@ from serve_app.records import (
     VectorsPut,
 )
 from serve_app.stores.columns import Columns
+from serve_app.stores.ownership import live_of
 from serve_app.stores.packing import PACKED_BYTES, unpack_vectors, vector_rows
 from serve_app.stores.rows import StoredOwner, StoredVectors
 
@@ -109,7 +110,7 @@ class Block:
         self._hot.drop(key)
         self.columns = Columns()
         self._newest_vectors_seq = 0
-        self._row_ordinals: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
+        self._row_ordinals: tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.bool_] | None] | None = None
 
     # ---- reading
 
@@ -123,6 +124,10 @@ class Block:
         index = self.sessions.get(session)
         return None if index is None else index.ids.get(turn_id)
 
+    def holds(self, turn: Turn) -> bool:
+        """Whether this is a living turn of this owner. A table or an index that gives another is not believed."""
+        return self.find(turn.session, turn.id) == turn.seq
+
     def dense(self, query: NDArray[np.float32], limit: int, as_of: int | None) -> NDArray[np.float32]:
         """The inner product of each ordinal below `limit`, shape (limit,), NaN where a turn has no vector (yet).
 
@@ -132,7 +137,9 @@ class Block:
         if self._left:
             return scores[:limit]  # a later block of this owner has the vectors
         rows, found = self._hot.products(self.key, query)
-        ordinals = self._ordinals_of(rows)
+        ordinals, live = self._ordinals_of(rows)
+        if live is not None:
+            rows, found, ordinals = rows[live], found[live], ordinals[live]
         if len(rows) == len(self.vectors):
             scores[ordinals] = found
         else:
@@ -142,12 +149,14 @@ class Block:
             scores[[self.columns.ordinal(seq) for seq in late]] = np.nan
         return scores[:limit]
 
-    def _ordinals_of(self, rows: NDArray[np.int64]) -> NDArray[np.intp]:
-        """The ordinals of the rows of the hot index; found again only where vectors or turns have come or gone."""
+    def _ordinals_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_] | None]:
+        """The ordinals of the rows of the hot index, and which of them are this owner's if not all are.
+
+        Found again only where vectors or turns have come or gone.
+        """
         if self._row_ordinals is None or not np.array_equal(self._row_ordinals[0], rows):
-            seqs = np.frombuffer(self.columns.seqs, np.int64)
-            self._row_ordinals = rows, np.searchsorted(seqs, rows // ROWS_PER_TURN_MAX)
-        return self._row_ordinals[1]
+            self._row_ordinals = rows, *live_of(self.columns.seqs, rows // ROWS_PER_TURN_MAX)
+        return self._row_ordinals[1], self._row_ordinals[2]
 
     def fact_at(self, key: str, as_of: int | None) -> Fact | None:
         versions = self.facts.get(key, ())

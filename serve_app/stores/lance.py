@@ -32,6 +32,7 @@ from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.owner_rows import HEAVY, LIGHT, stored_owner, turn_seqs
+from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.rows import Row, StoredOwner, pseudonym
 from serve_app.stores.table_files import OWNER_LAG_ROWS, TableFiles
 from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
@@ -228,18 +229,25 @@ class RecordTable:
 
         One look at the table for all but owners with very many rows: each look costs more than what it brings.
         """
-        mine = of_either(owner, pseudonym(owner))
-        whole = self._scan(mine, [*dict.fromkeys(LIGHT + HEAVY), self._vector], LOADED_AT_ONCE + 1)
+        theirs, mine = (owner, pseudonym(owner)), of_either(owner, pseudonym(owner))
+        whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), self._vector], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
+            whole = rows_of(whole, *theirs)
             return self._stored_owner(whole, whole, resident_max)
-        light = self._scan(mine, LIGHT)
+        light = rows_of(self._scan(mine, [OWNER, *LIGHT]), *theirs)
         first = _first_resident(light, resident_max)
         content = either(col("seq") >= lit(first), col("kind").isin(["fact", "summary"]))
-        heavy = self._scan(every(owned(owner), content), [*HEAVY, self._vector])
+        heavy = self._scan_of(owner, content, [*HEAVY, self._vector])
         return self._stored_owner(light, heavy, resident_max)
 
     def _stored_owner(self, light: pa.Table, heavy: pa.Table, resident_max: int) -> StoredOwner:
         return stored_owner(light, heavy, _first_resident(light, resident_max), self._vector)
+
+    def vector_rows(self, owner: str) -> list[int]:
+        """The keys of the owner's rows that hold a vector of their turn as it is."""
+        where = every(col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
+        rows: list[int] = self._scan_of(owner, where, ["row"])["row"].to_pylist()
+        return rows
 
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
@@ -254,8 +262,8 @@ class RecordTable:
         """The turns with these seqs that are the owner's, oldest first."""
         wanted, found = sorted(set(seqs)), []
         for start in range(0, len(wanted), KEYS_A_SCAN):
-            where = every(owned(owner), of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
-            found += self._scan(where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()
+            where = every(of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
+            found += self._scan_of(owner, where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()
         return [_turn(body) for body in found]
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
@@ -320,6 +328,9 @@ class RecordTable:
 
     def _scan(self, where: Where, columns: Sequence[str], most: int = LOAD_ROWS_MAX) -> pa.Table:
         return self._read(lambda: self._table.search().where(where).select(list(columns)).limit(most).to_arrow())
+    def _scan_of(self, owner: str, where: Where, columns: Sequence[str]) -> pa.Table:
+        """One owner's rows: asked for by a filter, and looked at again."""
+        return rows_of(self._scan(every(owned(owner), where), [OWNER, *columns]), owner)
 
     def _read(self, query: Callable[[], T]) -> T:
         """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""

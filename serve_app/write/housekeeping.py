@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 SEGMENTS_A_DROP = 100
 """Segments that one operation of the writer removes: appends wait for some milliseconds, not for all of them."""
 
+FAILURES_NOTICED = 3
+"""Rounds of a shard's maintenance that failed one after the other, from which on it counts as stuck."""
+
 NO_WRITES = "this shard takes no writes here, and so no maintenance"
 
 
@@ -72,6 +75,7 @@ class Upkeep:
     folded_at: float
     purged_at: float = 0.0
     trouble: str | None = None
+    failures: int = 0  # since the last round that went well
     tended_at: dict[str, float] = field(default_factory=dict)
 
 
@@ -93,6 +97,10 @@ class Housekeeper:
     def trouble(self) -> dict[int, str]:
         """Shards whose last maintenance failed, with the reason."""
         return {number: upkeep.trouble for number, upkeep in enumerate(self._upkeep) if upkeep.trouble}
+
+    def stuck(self, number: int) -> bool:
+        """Whether this shard's maintenance fails again and again, or cannot be done here any more."""
+        return self._upkeep[number].failures >= FAILURES_NOTICED
 
     @property
     def alive(self) -> bool:
@@ -154,6 +162,7 @@ class Housekeeper:
             shard.evict()
             if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
                 self._upkeep[number].trouble = NO_WRITES
+                self._upkeep[number].failures = FAILURES_NOTICED
                 return
             if self._erasing(shard):
                 self._finish_erasures(number, shard)
@@ -162,13 +171,15 @@ class Housekeeper:
             elif self._fold_is_due(number, shard):
                 self.fold_now(number)
             self._tend_duties(number)
-            self._upkeep[number].trouble = None
+            self._upkeep[number].trouble, self._upkeep[number].failures = None, 0
         except StorageTrouble as error:
+            self._upkeep[number].failures += 1
             if self._upkeep[number].trouble is None:
                 _log.warning("maintenance of shard %d failed, will be tried again: %s", number, error)
             self._upkeep[number].trouble = str(error)
         except Exception as error:  # noqa: BLE001 - a defect in one shard's maintenance must not end that of the others
             _log.exception("maintenance of shard %d failed", number)
+            self._upkeep[number].failures += 1
             self._upkeep[number].trouble = f"defect: {type(error).__name__}"
 
     def _tend_duties(self, number: int) -> None:

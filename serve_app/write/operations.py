@@ -15,8 +15,8 @@ from typing import Any, Literal
 import msgspec
 
 from serve_app import paths
-from serve_app.core import Fact, FieldExpiry, Summary, ToolCall, Turn
-from serve_app.errors import InvalidRequest, NotFound
+from serve_app.core import ROWS_PER_TURN_MAX, Fact, FieldExpiry, Summary, ToolCall, Turn
+from serve_app.errors import InvalidRequest, NotFound, QuotaExceeded
 from serve_app.records import (
     Erasure,
     ErasureDone,
@@ -31,7 +31,9 @@ from serve_app.records import (
     VectorsPut,
 )
 from serve_app.stores.block import Block
+from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Draft, Operation
+from serve_app.write.shard import Shard
 
 MICROSECONDS = 1_000_000
 
@@ -106,13 +108,23 @@ class ItemResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class AppendTurns(Operation):
     exclusive = False
 
-    def __init__(self, owner: str, session: str, turns: Sequence[NewTurn]) -> None:
-        self.owner, self.session, self.turns = owner, session, turns
+    def __init__(self, owner: str, session: str, turns: Sequence[NewTurn], turns_max: int | None = None) -> None:
+        """`turns_max`: how many the owner may hold."""
+        self.owner, self.session, self.turns, self.turns_max = owner, session, turns, turns_max
         self.weight = sum(1 + (len(turn.content) + len(turn.data or b"")) // WEIGHT_BYTES for turn in turns)
 
     def prepare(self, draft: Draft) -> list[ItemResult]:
         stored = self._stored(draft)
-        return [self._append(draft, stored, turn) for turn in self.turns]
+        results = [self._append(draft, stored, turn) for turn in self.turns]
+        if self.turns_max is not None and any(result.status == "stored" for result in results):
+            self._require_room(draft, self.turns_max)
+        return results
+
+    def _require_room(self, draft: Draft, turns_max: int) -> None:
+        """Raises QuotaExceeded where the owner would hold more. What is a duplicate takes no room."""
+        new = sum(owner == self.owner for owner, _, _ in draft.new_turns)
+        if draft.shard.block(self.owner).total_turns + new > turns_max:
+            raise QuotaExceeded(f"this user may hold {turns_max} turns")
 
     def _stored(self, draft: Draft) -> dict[str, Turn]:
         """The stored turns that these would repeat, by id; read at once, since they may lie in the table."""
@@ -254,16 +266,31 @@ class EraseUser(Operation):
         block = draft.shard.block(self.owner)
         counts = {
             "turns": block.total_turns,
-            "vectors": sum(parts for _, parts in block.vectors.values()),
+            "vectors": _vectors_of(draft.shard, block),
             "facts": len(block.facts),
             "summaries": sum(map(len, block.summaries.values())),
             "cold": 0,
             "log_records": draft.shard.tail_of(self.owner),
         }
         identifier = f"er-{draft.shard.number}-{uuid.uuid4().hex}"
-        erasure = Erasure(id=identifier, tenant=self.tenant, requested_at=draft.now, state="running", counts=counts)
+        erasure = Erasure(
+            id=identifier,
+            tenant=self.tenant,
+            requested_at=draft.now,
+            state="running",
+            counts=counts,
+            subject=pseudonym(self.owner),
+        )
         draft.add(UserGone(draft.seq(), self.owner, erasure))
         return erasure
+
+
+def _vectors_of(shard: Shard, block: Block) -> int:
+    """Of all turns of an owner, resident or not: those of the others lie in the table or come with the tail."""
+    resident = sum(parts for _, parts in block.vectors.values())
+    if len(block.turns) == block.total_turns:
+        return resident
+    return resident + len({row for row in shard.vector_rows(block.key) if row // ROWS_PER_TURN_MAX not in block.turns})
 
 
 class CloseErasure(Operation):

@@ -11,9 +11,10 @@ import bisect
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
-from serve_app.core import EmbeddingVersion, Turn
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.ports import HotIndex
 from serve_app.records import (
@@ -31,6 +32,7 @@ from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
+from serve_app.stores.packing import PACKED_BYTES
 
 LOADS_A_CHECK = 16
 """Loads between two looks at the bound of resident turns. The housekeeper looks, too: blocks grow by appends."""
@@ -175,7 +177,18 @@ class Shard:
             found |= self._turns_in_tail(owner, set(seqs) - found.keys())
         if missing := [seq for seq in seqs if seq not in found]:
             found |= {turn.seq: turn for turn in self.table.turns(owner, missing)}
-        return [found[seq] for seq in sorted(found)]
+        return [found[seq] for seq in sorted(found) if block.holds(found[seq])]
+
+    def vector_rows(self, owner: str) -> set[int]:
+        """The rows of the owner's vectors in the table and the tail, resident or not."""
+        with self._lock:
+            records = list(self._tail_of.get(owner, ()))
+        recent = [item for one in records if isinstance(one, VectorsPut) for item in one.items]
+        size = PACKED_BYTES * self.version.dimension
+        rows = (
+            item.turn_seq * ROWS_PER_TURN_MAX + part for item in recent for part in range(len(item.vectors) // size)
+        )
+        return {*self.table.vector_rows(owner), *rows}
 
     def _turns_in_tail(self, owner: str, seqs: set[int]) -> dict[int, Turn]:
         with self._lock:
@@ -202,12 +215,19 @@ class Shard:
                 resident -= gone[-1].weight
             return gone
 
-    def owners(self, start: str, end: str) -> list[str]:
-        """Owners of turns or facts with `start <= key < end`, sorted. Reads the table: for maintenance and lists."""
+    def owners(self, start: str, end: str, limit: int | None = None) -> list[str]:
+        """Owners of turns or facts with `start <= key < end`, sorted, the first `limit` of them.
+
+        Reads the table: for maintenance and lists.
+        """
         with self._lock:
             recent = {owner for owner in self._tail_of if start <= owner < end}
-        held = self.table.owners(start, end) - recent
-        return sorted(held | {owner for owner in recent if self.block(owner).total_turns or self.block(owner).facts})
+        candidates = sorted(self.table.owners(start, end) | recent)
+        return list(islice((one for one in candidates if one not in recent or self._holds_anything(one)), limit))
+
+    def _holds_anything(self, owner: str) -> bool:
+        block = self.block(owner)
+        return bool(block.total_turns or block.facts)
 
     # ---- changes
 

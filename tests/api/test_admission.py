@@ -14,6 +14,7 @@ import pytest
 
 from serve_app.api.app import IN_FLIGHT_MAX, READING_MAX
 from serve_app.api.http import problem_response, read_body
+from serve_app.api.limits import LimitOptions
 from serve_app.api.problems import HttpError, problem
 from serve_app.ports import SegmentStore
 from serve_app.stores.segments_object import open_segments
@@ -52,7 +53,8 @@ def stalled(tmp_path: Path, gate: threading.Event) -> Iterator[Running]:
     def segments(uri: str, options: Mapping[str, str]) -> SegmentStore:
         return Stalled(open_segments(uri, options), gate)
 
-    running = Running(hash_settings(tmp_path), segments=segments)
+    whole = LimitOptions(tenant_requests=2 * IN_FLIGHT_MAX, tenant_bodies=2 * READING_MAX)
+    running = Running(hash_settings(tmp_path, limits=whole), segments=segments)
     yield running
     gate.set()
     running.stop()
