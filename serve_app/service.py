@@ -27,6 +27,9 @@ from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
+from serve_app.backup.layout import RESTORE_FILE, TABLES, log_folder, table_name
+from serve_app.backup.runner import BackupRunner
+from serve_app.backup.take import ShardHolds
 from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
@@ -171,8 +174,15 @@ class Service:
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
         )
+        holds = ShardHolds([writer.shard for writer in self._writers])
+        backups = BackupRunner(
+            settings.layout, settings.backup, settings.backup_connection, policies, holds, microseconds
+        )
+        opened.callback(backups.close)
         warm = queues.query(WARM_UP)
-        operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
+        operator = Operator(
+            self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm, backups
+        )
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         return Api(Routes(memory, operator), AdminRoutes(memory, operator, keys, policies), keys, operator, metrics)
@@ -194,6 +204,8 @@ class Service:
         """What this store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
         path = self._folder / STORE_FILE
         wanted = self._settings.store.shards
+        if (self._folder / RESTORE_FILE).exists():
+            raise InvalidRequest(f"{self._folder}: a restore is not finished; run the same memstrata restore again")
         if not path.exists():
             made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, version)
             write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
@@ -234,12 +246,10 @@ class Service:
         """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
         other: what looks like a hole then is none in the light of the table's new watermark.
         """
-        store = self._settings.store
-        log_uri = store.log_uri or str(self._folder / "log")
-        tables_uri = store.tables_uri or str(self._folder / "tables")
+        layout = self._settings.layout
         for _ in range(HOLE_LOOKS):
-            table = RecordTable(tables_uri, f"shard-{number:04d}", version, store.connection)
-            segments = self._open_segments(f"{log_uri}/{number:04d}", store.connection)
+            table = RecordTable(layout.tables[TABLES], table_name(number), version, layout.options)
+            segments = self._open_segments(f"{layout.log_uri}/{log_folder(number)}", layout.options)
             folded_seq = table.folded_seq()
             log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
             if log.damage is None or log.damage.kind != "hole":

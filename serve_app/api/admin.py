@@ -8,13 +8,15 @@ import msgspec
 
 from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.http import BodyDecoder, Request, Response, json_response
-from serve_app.api.schemas import KeyIn, MaintenanceIn
+from serve_app.api.schemas import BackupIn, KeyIn, MaintenanceIn
+from serve_app.api.showing import shown_backup
 from serve_app.errors import Forbidden
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.policies import OF_SERVICE
 from serve_app.stores.policy_file import PolicyFile
 
+_backup = BodyDecoder(BackupIn)
 _key = BodyDecoder(KeyIn)
 _maintenance = BodyDecoder(MaintenanceIn)
 
@@ -35,6 +37,17 @@ class AdminRoutes:
         body = await _maintenance(request.body)
         done = await self._operator.maintain(body.action, body.shard)
         return json_response({"action": body.action, "shards": done})
+
+    async def begin_backup(self, who: Principal, request: Request) -> Response:
+        _require_operator(who)
+        body = await _backup(request.body)
+        begun = await asyncio.to_thread(self._operator.backups.ask, body.kind, body.uri)
+        return json_response({"id": begun.id, "kind": begun.kind, "base": begun.base, "state": "running"}, 202)
+
+    async def list_backups(self, who: Principal, request: Request) -> Response:
+        """An admin sees that there are backups, and until when; what they hold of other tenants is not its matter."""
+        found = await asyncio.to_thread(self._operator.backups.shown)
+        return json_response({"backups": [shown_backup(one, whole=who.role == "operator") for one in found]})
 
     async def create_key(self, who: Principal, request: Request) -> Response:
         body = await _key(request.body)
@@ -65,3 +78,8 @@ class AdminRoutes:
             raise Forbidden("this policy is the service's: only an operator sets it")
         policy = await asyncio.to_thread(self._policies.put, who.tenant, name, request.body)
         return json_response({"name": name, "policy": msgspec.to_builtins(policy)})
+
+
+def _require_operator(who: Principal) -> None:
+    if who.role != "operator":
+        raise Forbidden("a backup holds every tenant's data: only an operator makes one")

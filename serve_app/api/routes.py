@@ -203,7 +203,8 @@ class Routes:
 
     async def get_erasure(self, who: Principal, request: Request) -> Response:
         erasure = self._memory.erasure(who.tenant, request.path[0])
-        return json_response(showing.shown_erasure(erasure))
+        backups = await asyncio.to_thread(self._operator.backups.holding, erasure.completed_at)
+        return json_response(showing.shown_erasure(erasure, backups))
 
     # ---- models
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol, TypeVar
 
+from serve_app.backup.runner import BackupRunner
 from serve_app.errors import InvalidRequest, StorageTrouble
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.requests import ShardStats, Trouble
@@ -36,6 +37,7 @@ class Operator:
         pool: Executor,
         damages: Sequence[tuple[int, str]],
         warm: Future[Any],
+        backups: BackupRunner,
     ) -> None:
         self._writers = writers
         self._housekeeper = housekeeper
@@ -44,6 +46,7 @@ class Operator:
         self._pool = pool
         self._damages = damages
         self._warm = warm
+        self.backups = backups
 
     def nudge(self) -> None:
         """Maintenance has something to do."""
@@ -67,12 +70,15 @@ class Operator:
         elif (error := self._warm.exception()) is not None:
             found.append(Trouble("encoder", str(error)))
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
+        if self.backups.trouble is not None:
+            found.append(Trouble("backup", self.backups.trouble))
         if self._indexer.waiting > PENDING_NOTICED:
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
         workers: dict[str, Alive] = {
             "indexer": self._indexer,
             "housekeeper": self._housekeeper,
             "refresher": self._refresher,
+            "backups": self.backups,
         }
         workers |= {f"writer-{writer.shard.number}": writer for writer in self._writers}
         found += [

@@ -31,6 +31,7 @@ from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
+from serve_app.stores.holding import Hold
 from serve_app.stores.rows import Row, StoredOwner, StoredTurn, StoredVectors, pseudonym
 from serve_app.stores.where import Where, every, of_either, of_kind, owned
 
@@ -60,6 +61,7 @@ READ_ATTEMPTS = 4
 
 @contextmanager
 def _translated() -> Iterator[None]:
+    """Raises StorageFull or StoreUnavailable for what LanceDB raises."""
     try:
         yield
     except Exception as error:
@@ -75,6 +77,7 @@ class RecordTable:
         self._version = version
         self._vector = f"v_{version.name}"
         self._purge_steps = 0  # odd while a purge is at work
+        self.hold = Hold()
         folder = local_folder(uri)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
         with _translated():
@@ -161,13 +164,22 @@ class RecordTable:
             if self.fragments() >= COMPACT_FRAGMENTS:
                 self._table.optimize()
                 self.sync()
-                self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
+                with self.hold.removing() as may:
+                    if may:
+                        self._table.optimize(cleanup_older_than=VERSIONS_KEPT_FOR)
 
     def purge(self, folded_seq: int) -> None:
         """Rewrite what holds deleted rows, rebuild the indexes, drop every older version and what no version names.
 
-        Then note that what was erased up to `folded_seq` is gone from the files.
+        Then note that what was erased up to `folded_seq` is gone from the files. Raises StoreUnavailable while the
+        files are held.
         """
+        with self.hold.removing() as may:
+            if not may:
+                raise StoreUnavailable("a backup copies this table; what was erased leaves its files after that")
+            self._purge(folded_seq)
+
+    def _purge(self, folded_seq: int) -> None:
         self._purge_steps += 1
         try:
             with _translated():

@@ -92,9 +92,14 @@ def open_segments(uri: str, storage_options: Mapping[str, str]) -> SegmentStore:
         return DiskSegments(uri)
     if uri.startswith("file://"):
         return DiskSegments(unquote(urlsplit(uri).path))
+    return ObjectSegments(open_object_store(uri, storage_options))
+
+
+def open_object_store(uri: str, storage_options: Mapping[str, str]) -> ObjectStore:
+    """The bucket, or the prefix of one; see `open_segments`."""
     service: Any = {key: value for key, value in storage_options.items() if key not in CLIENT_OPTIONS}
     try:
-        store = from_url(
+        return from_url(
             uri,
             config=service,
             client_options=_client_options(storage_options),
@@ -102,7 +107,6 @@ def open_segments(uri: str, storage_options: Mapping[str, str]) -> SegmentStore:
         )
     except (BaseError, ValueError) as error:
         raise _unavailable(uri, error) from error
-    return ObjectSegments(store)
 
 
 def _client_options(storage_options: Mapping[str, str]) -> Any:
