@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from serve_app.api.limits import LimitOptions
+from serve_app.backup.layout import Layout
+from serve_app.backup.options import BackupOptions
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.embed import EncoderOptions
@@ -69,14 +71,18 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option without meaning."""
-        for name in self.options:
-            if not name.startswith(OTHER_CLOUDS) and _plain(name) not in S3_OPTIONS:
-                raise ValueError(f"options: {name!r} is not known; there are {', '.join(sorted(S3_OPTIONS))}")
+        _refuse_unknown(self.options)
 
     @property
     def connection(self) -> dict[str, str]:
         """The options under the names that obstore (log) and LanceDB (tables) both read."""
         return {_plain(name): value for name, value in self.options.items()}
+
+
+def _refuse_unknown(options: dict[str, str]) -> None:
+    for name in options:
+        if not name.startswith(OTHER_CLOUDS) and _plain(name) not in S3_OPTIONS:
+            raise ValueError(f"options: {name!r} is not known; there are {', '.join(sorted(S3_OPTIONS))}")
 
 
 def _plain(name: str) -> str:
@@ -96,6 +102,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemoryOptions = MemoryOptions()
     follow: FollowOptions = FollowOptions()
     limits: LimitOptions = LimitOptions()
+    backup: BackupOptions = BackupOptions()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for an option of the backups' address without meaning."""
+        _refuse_unknown(self.backup.options)
 
     @property
     def store_folder(self) -> Path:
@@ -103,12 +114,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.follow.data or self.data) if self.role == "replica" else Path(self.data)
 
     @property
-    def log_uri(self) -> str:
-        return self.store.log_uri or str(self.store_folder / "log")
+    def layout(self) -> Layout:
+        """Where the parts of the store lie."""
+        return Layout.of(self.store_folder, self.store.log_uri, self.store.tables_uri, self.store.connection)
 
     @property
-    def tables_uri(self) -> str:
-        return self.store.tables_uri or str(self.store_folder / "tables")
+    def backup_connection(self) -> dict[str, str]:
+        """How the backups' address is reached: its own options, else those of the store."""
+        return {_plain(name): value for name, value in (self.backup.options or self.store.options).items()}
 
 
 def load_settings(

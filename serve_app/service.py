@@ -23,6 +23,8 @@ from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
+from serve_app.backup.runner import BackupRunner
+from serve_app.backup.take import ShardHolds
 from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
@@ -118,7 +120,7 @@ class Service:
         self._indexer = Indexer(queues, embedder, meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
         start = self._start_following if settings.role == "replica" else self._start_writing
-        operator = start(identity, queues, metrics, opened)
+        operator = start(identity, queues, metrics, policies, opened)
         memory = Memory(
             self._writers,
             self._indexer,
@@ -138,7 +140,12 @@ class Service:
         return Api(routes, admin, keys, operator, metrics, settings.limits, read_only=settings.role == "replica")
 
     def _start_writing(
-        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
+        self,
+        identity: StoreIdentity,
+        queues: EncoderQueues,
+        metrics: Metrics,
+        policies: PolicyFile,
+        opened: ExitStack,
     ) -> Operator:
         """Take the shards over, and start whatever works on them in the background."""
         settings = self._settings
@@ -150,11 +157,23 @@ class Service:
         opened.callback(self._refresher.close)
         housekeeper = Housekeeper(self._writers, settings.fold)
         opened.callback(housekeeper.close)
+        holds = ShardHolds([writer.shard for writer in self._writers])
+        backups = BackupRunner(
+            settings.layout, settings.backup, settings.backup_connection, policies, holds, microseconds
+        )
+        opened.callback(backups.close)
         warm = queues.query(WARM_UP)
-        return WritingOperator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
+        return WritingOperator(
+            self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm, backups
+        )
 
     def _start_following(
-        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
+        self,
+        identity: StoreIdentity,
+        queues: EncoderQueues,
+        metrics: Metrics,
+        policies: PolicyFile,
+        opened: ExitStack,
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from serve_app.backup.layout import RESTORE_FILE, TABLES, log_folder, table_name
 from serve_app.config import Settings
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
@@ -68,6 +69,8 @@ class Stores(NamedTuple):
 def identity_of(settings: Settings, version: EmbeddingVersion) -> StoreIdentity:
     """What the store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
     path = settings.store_folder / STORE_FILE
+    if (path.parent / RESTORE_FILE).exists():
+        raise InvalidRequest(f"{path.parent}: a restore is not finished; run the same memstrata restore again")
     wanted = settings.store.shards
     if path.exists():
         return _fitting(path, wanted, version)
@@ -127,8 +130,8 @@ def _stores(settings: Settings, number: int, version: EmbeddingVersion, open_seg
     """
     connection = settings.store.connection
     for _ in range(HOLE_LOOKS):
-        table = RecordTable(settings.tables_uri, _table_name(number), version, connection)
-        segments = open_segments(_log_uri(settings, number), connection)
+        table = RecordTable(settings.layout.tables[TABLES], table_name(number), version, connection)
+        segments = open_segments(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         folded_seq = table.folded_seq()
         log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
         if log.damage is None or log.damage.kind != "hole":
@@ -145,8 +148,9 @@ def open_followed(
     writers: list[ShardWriter] = []
     followers: list[Follower] = []
     for number in range(identity.shards):
-        table = FollowedTable(settings.tables_uri, _table_name(number), identity.version, connection)
-        log = FollowedLog(open_reader(_log_uri(settings, number), connection), settings.follow.stale_s)
+        table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.version, connection)
+        segments = open_reader(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
+        log = FollowedLog(segments, settings.follow.stale_s)
         shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
         followers.append(Follower(shard, log, table, settings.follow))
         opened.callback(followers[-1].close)
@@ -154,11 +158,3 @@ def open_followed(
         writers.append(ShardWriter(shard, microseconds, lambda shard, records: None, meter=meter))
         opened.callback(writers[-1].close)
     return writers, followers
-
-
-def _table_name(number: int) -> str:
-    return f"shard-{number:04d}"
-
-
-def _log_uri(settings: Settings, number: int) -> str:
-    return f"{settings.log_uri}/{number:04d}"

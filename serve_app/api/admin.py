@@ -11,13 +11,15 @@ import msgspec
 from serve_app.api.auth import KeyFile, KeyRecord, Principal
 from serve_app.api.http import BodyDecoder, Request, Response, json_response
 from serve_app.api.ids import identifier, integer
-from serve_app.api.schemas import PAGE_USERS_DEFAULT, PAGE_USERS_MAX, KeyIn, MaintenanceIn
+from serve_app.api.schemas import PAGE_USERS_DEFAULT, PAGE_USERS_MAX, BackupIn, KeyIn, MaintenanceIn
+from serve_app.api.showing import shown_backup
 from serve_app.errors import Forbidden
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.policies import OF_SERVICE
 from serve_app.stores.policy_file import PolicyFile
 
+_backup = BodyDecoder(BackupIn)
 _key = BodyDecoder(KeyIn)
 _maintenance = BodyDecoder(MaintenanceIn)
 
@@ -38,6 +40,17 @@ class AdminRoutes:
         body = await _maintenance(request.body)
         done = await self._operator.maintain(body.action, body.shard)
         return json_response({"action": body.action, "shards": done})
+
+    async def begin_backup(self, who: Principal, request: Request) -> Response:
+        _require_operator(who)
+        body = await _backup(request.body)
+        begun = await asyncio.to_thread(self._operator.begin_backup, body.kind, body.uri)
+        return json_response({"id": begun.id, "kind": begun.kind, "base": begun.base, "state": "running"}, 202)
+
+    async def list_backups(self, who: Principal, request: Request) -> Response:
+        """An admin sees that there are backups, and until when; what they hold of other tenants is not its matter."""
+        found = await asyncio.to_thread(self._operator.shown_backups)
+        return json_response({"backups": [shown_backup(one, whole=who.role == "operator") for one in found]})
 
     async def create_key(self, who: Principal, request: Request) -> Response:
         body = await _key(request.body)
@@ -86,3 +99,8 @@ def _shown_key(record: KeyRecord) -> dict[str, Any]:
     """What may be known of a key by who may revoke it."""
     shown = {"key_id": record.key_id, "tenant": record.tenant, "role": record.role, "user_id": record.user}
     return shown | {"rate_per_s": record.rate_per_s}
+
+
+def _require_operator(who: Principal) -> None:
+    if who.role != "operator":
+        raise Forbidden("a backup holds every tenant's data: only an operator makes one")

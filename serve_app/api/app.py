@@ -93,6 +93,8 @@ def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
         ("POST", "/v1/embeddings", routes.embeddings),
         ("GET", "/v1/admin/stats", admin.stats),
         ("POST", "/v1/admin/maintenance", admin.maintain),
+        ("POST", "/v1/admin/backups", admin.begin_backup),
+        ("GET", "/v1/admin/backups", admin.list_backups),
         ("POST", "/v1/admin/keys", admin.create_key),
         ("GET", "/v1/admin/keys", admin.list_keys),
         ("DELETE", "/v1/admin/keys/{key_id}", admin.delete_key),

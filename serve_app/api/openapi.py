@@ -58,6 +58,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ("post", "/v1/embeddings", "Embed texts (OpenAI's shape)", schemas.EmbeddingsIn, (), 200),
     ("get", "/v1/admin/stats", "State of the shards (role admin)", None, (), 200),
     ("post", "/v1/admin/maintenance", "Fold or compact now (role admin)", schemas.MaintenanceIn, (), 200),
+    ("post", "/v1/admin/backups", "Begin a backup (role operator)", schemas.BackupIn, (), 202),
+    ("get", "/v1/admin/backups", "List backups (role admin)", None, (), 200),
     ("post", "/v1/admin/keys", "Make a key (role admin)", schemas.KeyIn, (), 201),
     ("get", "/v1/admin/keys", "List keys (role admin)", None, (), 200),
     ("delete", "/v1/admin/keys/{key_id}", "Revoke a key (role admin)", None, (), 200),

@@ -190,7 +190,8 @@ class Routes:
 
     async def get_erasure(self, who: Principal, request: Request) -> Response:
         erasure, shard = self._memory.erasure(who.tenant, who.user, request.path[0])
-        return json_response(showing.shown_erasure(erasure, self._operator.stuck(shard)))
+        backups = await asyncio.to_thread(self._operator.backups_holding, erasure.completed_at)
+        return json_response(showing.shown_erasure(erasure, self._operator.stuck(shard), backups))
 
     # ---- models
 

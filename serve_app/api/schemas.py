@@ -171,3 +171,8 @@ class KeyIn(Body):
 class MaintenanceIn(Body):
     action: Literal["fold", "compact", "expire"]
     shard: Annotated[int, Meta(ge=0)] | None = None
+
+
+class BackupIn(Body):
+    kind: Literal["full", "incremental"] = "incremental"
+    uri: Annotated[str, Meta(min_length=1, max_length=2_048)] | None = None

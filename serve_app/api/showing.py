@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from serve_app.api.times import format_time
+from serve_app.backup.runner import Shown
 from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
@@ -251,7 +252,7 @@ def _scores(found: Result, explain: bool) -> dict[str, float]:
     return {arm: added for arm, added in zip(ARMS, found.added, strict=False) if added or explain}
 
 
-def shown_erasure(erasure: Erasure, stuck: bool) -> dict[str, Any]:
+def shown_erasure(erasure: Erasure, stuck: bool, backups: Sequence[tuple[str, int]] = ()) -> dict[str, Any]:
     """`stuck`: its shard's files cannot be rewritten. It is tried again, so that what has failed may still be done."""
     return {
         "erasure_id": erasure.id,
@@ -259,4 +260,28 @@ def shown_erasure(erasure: Erasure, stuck: bool) -> dict[str, Any]:
         "counts": erasure.counts,
         "requested_at": format_time(erasure.requested_at),
         "completed_at": None if erasure.completed_at is None else format_time(erasure.completed_at),
+        "backups": [{"id": backup, "expires_at": format_time(until)} for backup, until in backups],
     }
+
+
+def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
+    """`whole`: with sizes and reasons."""
+    shown: dict[str, Any] = {
+        "id": one.begun.id,
+        "kind": one.begun.kind,
+        "state": one.state,
+        "begun_at": format_time(one.begun.begun_at),
+        "finished_at": None if one.finished is None else format_time(one.finished.finished_at),
+        "expires_at": None if one.expires_at is None else format_time(one.expires_at),
+    }
+    if not whole:
+        return shown
+    shown["base"] = one.begun.base
+    if (done := one.finished) is not None:
+        first, last = done.reachable
+        shown |= {"bytes": done.total_bytes, "own_bytes": done.own_bytes}
+        shown["reachable"] = {"from": format_time(first), "until": format_time(last)}
+    if (progress := one.progress) is not None:
+        shown |= {"copied_bytes": progress.copied_bytes, "planned_bytes": progress.planned_bytes}
+        shown |= {"shards": progress.shards, "error": progress.error}
+    return shown

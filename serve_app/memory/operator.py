@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Protocol, TypeVar
 
-from serve_app.errors import InvalidRequest, StorageTrouble
+from serve_app.backup.manifest import Begun, Kind
+from serve_app.backup.runner import BackupRunner, Shown
+from serve_app.errors import InvalidRequest, ReadOnlyReplica, StorageTrouble
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.requests import ShardStats, Trouble
 from serve_app.stores.log import Damage
@@ -46,6 +48,18 @@ class Operator(ABC):
     @abstractmethod
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
         """Fold (or fold and rewrite) one shard or all of them now."""
+
+    def begin_backup(self, kind: Kind, uri: str | None) -> Begun:
+        """Begin a backup; gives what it will be. Raises InvalidRequest, Overloaded while another one runs."""
+        raise ReadOnlyReplica("the service that writes the store makes its backups")
+
+    def shown_backups(self) -> Sequence[Shown]:
+        """Every backup there is, as far as this service knows."""
+        return ()
+
+    def backups_holding(self, completed_at: int | None) -> Sequence[tuple[str, int]]:
+        """Backups that hold what an erasure that ended then has removed, with their expiry."""
+        return ()
 
     def stuck(self, shard: int) -> bool:
         """Whether this shard's maintenance, and with it the end of its erasures, fails again and again."""
@@ -113,8 +127,10 @@ class WritingOperator(Operator):
         pool: Executor,
         damages: Sequence[tuple[int, str]],
         warm: Future[Any],
+        backups: BackupRunner,
     ) -> None:
         super().__init__(writers, pool, warm)
+        self._backups = backups
         self._housekeeper = housekeeper
         self._indexer = indexer
         self._refresher = refresher
@@ -122,6 +138,15 @@ class WritingOperator(Operator):
 
     def nudge(self) -> None:
         self._housekeeper.nudge()
+
+    def begin_backup(self, kind: Kind, uri: str | None) -> Begun:
+        return self._backups.ask(kind, uri)
+
+    def shown_backups(self) -> Sequence[Shown]:
+        return self._backups.shown()
+
+    def backups_holding(self, completed_at: int | None) -> Sequence[tuple[str, int]]:
+        return self._backups.holding(completed_at)
 
     def stuck(self, shard: int) -> bool:
         return self._housekeeper.stuck(shard)
@@ -135,12 +160,15 @@ class WritingOperator(Operator):
         ]
         found += self._encoder_troubles()
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
+        if self._backups.trouble is not None:
+            found.append(Trouble("backup", self._backups.trouble))
         if self._indexer.waiting > PENDING_NOTICED:
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
         workers: dict[str, Alive] = {
             "indexer": self._indexer,
             "housekeeper": self._housekeeper,
             "refresher": self._refresher,
+            "backups": self._backups,
         }
         workers |= {f"writer-{writer.shard.number}": writer for writer in self._writers}
         found += [

@@ -31,6 +31,7 @@ from serve_app.errors import MemstrataError, StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
+from serve_app.stores.holding import Hold
 from serve_app.stores.owner_rows import HEAVY, LIGHT, stored_owner, turn_seqs
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.rows import Row, StoredOwner, pseudonym
@@ -63,7 +64,7 @@ READ_ATTEMPTS = 4
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Every error of LanceDB becomes one of this project's."""
+    """Every error of LanceDB becomes one of this project's: StorageFull or StoreUnavailable."""
     try:
         yield
     except MemstrataError:
@@ -81,6 +82,7 @@ class RecordTable:
         self._version = version
         self._vector = f"v_{version.name}"
         self._purge_steps = 0  # odd while a purge is at work
+        self.hold = Hold()
         folder = local_folder(uri)
         self._files = TableFiles(f"{uri.rstrip('/')}/{name}.lance", options)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
@@ -174,7 +176,9 @@ class RecordTable:
             self._index_what_lags(terms_too=compacted)
             if compacted:
                 self.sync()
-                self._files.drop_versions(VERSIONS_KEPT_FOR)
+                with self.hold.removing() as may:
+                    if may:
+                        self._files.drop_versions(VERSIONS_KEPT_FOR)
 
     def _index_what_lags(self, *, terms_too: bool) -> None:
         """The words of new rows wait for the compaction: merging fragments that an index knows costs it a rewrite."""
@@ -191,8 +195,15 @@ class RecordTable:
     def purge(self, folded_seq: int) -> None:
         """Rewrite what holds deleted rows, rebuild the indexes, drop every older version and what no version names.
 
-        Then note that what was erased up to `folded_seq` is gone from the files.
+        Then note that what was erased up to `folded_seq` is gone from the files. Raises StoreUnavailable while the
+        files are held.
         """
+        with self.hold.removing() as may:
+            if not may:
+                raise StoreUnavailable("a backup copies this table; what was erased leaves its files after that")
+            self._purge(folded_seq)
+
+    def _purge(self, folded_seq: int) -> None:
         self._purge_steps += 1
         try:
             with translated():
@@ -328,6 +339,7 @@ class RecordTable:
 
     def _scan(self, where: Where, columns: Sequence[str], most: int = LOAD_ROWS_MAX) -> pa.Table:
         return self._read(lambda: self._table.search().where(where).select(list(columns)).limit(most).to_arrow())
+
     def _scan_of(self, owner: str, where: Where, columns: Sequence[str]) -> pa.Table:
         """One owner's rows: asked for by a filter, and looked at again."""
         return rows_of(self._scan(every(owned(owner), where), [OWNER, *columns]), owner)

@@ -23,6 +23,7 @@ import msgspec
 
 from serve_app.errors import Fenced, LogDamaged, NameTaken, NotFound, StoreUnavailable
 from serve_app.ports import SegmentStore
+from serve_app.stores.holding import Hold
 from serve_app.stores.replay import Damage, Place, Replay, replay
 from serve_app.stores.segment import Entry, Header, decode, encode, number_of, segment_name, torn_name
 
@@ -58,6 +59,7 @@ class ShardLog:
         self.epoch = found.epoch
         self.last_seq = found.last_seq
         self.damage: Damage | None = None
+        self.hold = Hold()
         self._segments = segments
         self._writer_id = writer_id
         self._number = found.number
@@ -160,7 +162,7 @@ class ShardLog:
 
         The newest stays, so that numbers go on from it, and so do the newest `FENCES_KEPT` fences.
         """
-        if not self.writable:
+        if not self.writable or self.hold.held:  # what is held goes with a later drop
             return 0
         fences = [place.number for place in self._places if place.fence]
         kept = {self._number, *fences[-FENCES_KEPT:]}

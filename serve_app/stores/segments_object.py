@@ -93,19 +93,20 @@ def open_segments(uri: str, storage_options: Mapping[str, str]) -> SegmentStore:
     Raises StoreUnavailable for an option or an address that obstore does not know.
     """
     folder = local_folder(uri)
-    return DiskSegments(folder) if folder is not None else _bucket(uri, storage_options)
+    return DiskSegments(folder) if folder is not None else ObjectSegments(open_object_store(uri, storage_options))
 
 
 def open_reader(uri: str, storage_options: Mapping[str, str]) -> WatchedSegments:
     """The same store for one who only reads."""
     folder = local_folder(uri)
-    return DiskReader(folder) if folder is not None else _bucket(uri, storage_options)
+    return DiskReader(folder) if folder is not None else ObjectSegments(open_object_store(uri, storage_options))
 
 
-def _bucket(uri: str, storage_options: Mapping[str, str]) -> ObjectSegments:
+def open_object_store(uri: str, storage_options: Mapping[str, str]) -> ObjectStore:
+    """The bucket, or the prefix of one; see `open_segments`."""
     service: Any = {key: value for key, value in storage_options.items() if key not in CLIENT_OPTIONS}
     try:
-        store = from_url(
+        return from_url(
             uri,
             config=service,
             client_options=_client_options(storage_options),
@@ -113,7 +114,6 @@ def _bucket(uri: str, storage_options: Mapping[str, str]) -> ObjectSegments:
         )
     except (BaseError, ValueError) as error:
         raise _unavailable(uri, error) from error
-    return ObjectSegments(store)
 
 
 def _client_options(storage_options: Mapping[str, str]) -> Any:

@@ -164,12 +164,14 @@ class Housekeeper:
                 self._upkeep[number].trouble = NO_WRITES
                 self._upkeep[number].failures = FAILURES_NOTICED
                 return
-            if self._erasing(shard):
+            if shard.table.hold.held:
+                self._fold_if_due(number, shard)
+            elif self._erasing(shard):
                 self._finish_erasures(number, shard)
             elif self._purge_is_due(number, shard):
                 self.purge_now(number)
-            elif self._fold_is_due(number, shard):
-                self.fold_now(number)
+            else:
+                self._fold_if_due(number, shard)
             self._tend_duties(number)
             self._upkeep[number].trouble, self._upkeep[number].failures = None, 0
         except StorageTrouble as error:
@@ -202,6 +204,10 @@ class Housekeeper:
 
     def _purge_is_due(self, number: int, shard: Shard) -> bool:
         return shard.purge_due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s
+
+    def _fold_if_due(self, number: int, shard: Shard) -> None:
+        if self._fold_is_due(number, shard):
+            self.fold_now(number)
 
     def _fold_is_due(self, number: int, shard: Shard) -> bool:
         tail = shard.tail_length()

@@ -1,0 +1,1 @@
+"""Backups of a store, their way back, and what tells whether a store is whole."""

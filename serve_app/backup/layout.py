@@ -1,0 +1,72 @@
+"""Where the parts of a store lie, seen from outside: what a backup copies, a restore makes, a check reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from serve_app.core import EmbeddingVersion
+from serve_app.errors import InvalidRequest
+from serve_app.stores.places import DiskPlace, Place, open_place
+
+STORE_FILE = "store.json"
+SMALL_FILES = (STORE_FILE, "keys.json", "policies.json")
+"""What a backup takes from the data folder itself: identity, hashes of keys, policies. No key as it is used."""
+
+RESTORE_FILE = "restore.json"
+"""Stands in a data folder while a restore into it is not finished; a service does not start on such a folder."""
+
+LOG, TABLES, COLD = "log", "tables", "cold"
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What of a store's identity has to be known to read it."""
+
+    shards: int
+    version: EmbeddingVersion
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """A store's data folder, and the address of its log and of each root of tables."""
+
+    folder: Path
+    log_uri: str
+    tables: dict[str, str]
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, folder: Path, log_uri: str, tables_uri: str, options: dict[str, str], cold_uri: str = "") -> Layout:
+        """Addresses that are empty lie below the data folder, as in a service."""
+        uris = {TABLES: tables_uri, COLD: cold_uri}
+        roots = {name: uri or str(folder / name) for name, uri in uris.items()}
+        return cls(folder, log_uri or str(folder / LOG), roots, options)
+
+    def shape(self) -> Shape:
+        """Raises InvalidRequest where the folder holds no store."""
+        try:
+            return msgspec.json.decode((self.folder / STORE_FILE).read_bytes(), type=Shape)
+        except OSError as error:
+            raise InvalidRequest(f"{self.folder} holds no store: {STORE_FILE}: {error.strerror}") from error
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(f"{self.folder / STORE_FILE} does not describe a store: {error}") from error
+
+    def place(self, root: str) -> Place:
+        """Of the log or of a root of tables."""
+        return open_place(self.log_uri if root == LOG else self.tables[root], self.options)
+
+    @property
+    def home(self) -> Place:
+        return DiskPlace(self.folder)
+
+
+def log_folder(shard: int) -> str:
+    return f"{shard:04d}"
+
+
+def table_name(shard: int) -> str:
+    return f"shard-{shard:04d}"
+
+
+def table_folder(shard: int) -> str:
+    return f"{table_name(shard)}.lance"

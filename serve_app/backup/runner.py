@@ -1,0 +1,292 @@
+"""Backups of a running service: one thread that takes them when asked or when the policy says so, and lets old ones go.
+
+Never more than one at a time. What failed is kept for `/readyz` and tried again; a service that stops leaves an
+unfinished backup, which the next one takes up where it was. Nothing here is on a request's path.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from serve_app.backup import catalogue
+from serve_app.backup.catalogue import Catalogue, Finished
+from serve_app.backup.copying import Pace, Stopped
+from serve_app.backup.layout import Layout
+from serve_app.backup.manifest import Begun, Kind, Manifest
+from serve_app.backup.options import BackupOptions
+from serve_app.backup.plan import Plan, due, plan
+from serve_app.backup.store_id import store_id
+from serve_app.backup.take import Holds, Taker
+from serve_app.errors import InvalidRequest, MemstrataError, Overloaded, StorageTrouble
+from serve_app.policies import BackupPolicy, Policies
+from serve_app.stores.places import Place, open_place
+
+_log = logging.getLogger(__name__)
+
+POLL_S = 1.0
+"""How often the schedule is looked at; that costs no call of the backups' place."""
+
+LOOK_EVERY_S = 300.0
+"""How often the backups' place is listed, for what somebody else has deleted there."""
+
+RETRY_S = 60.0
+"""After a backup that failed, before the schedule tries again."""
+
+State = Literal["running", "finished", "failed", "interrupted"]
+
+
+@dataclass
+class Progress:
+    """Of the backup at hand, or of the one that failed last. Written by the thread, read by anybody."""
+
+    begun: Begun
+    shards: int = 0
+    planned_bytes: int = 0
+    copied_bytes: int = 0
+    error: str | None = None
+
+
+class Shown(NamedTuple):
+    """One backup as it is told of; times in microseconds."""
+
+    begun: Begun
+    state: State
+    finished: Finished | None = None
+    expires_at: int | None = None
+    progress: Progress | None = None
+
+
+@dataclass
+class _Asked:
+    """What was asked for and not begun."""
+
+    uri: str
+    plan: Plan
+    progress: Progress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(self.plan.begun)
+
+
+class BackupRunner:
+    def __init__(
+        self,
+        layout: Layout,
+        options: BackupOptions,
+        connection: Mapping[str, str],
+        policies: Policies,
+        holds: Holds,
+        clock: Callable[[], int],
+    ) -> None:
+        self._layout = layout
+        self._options = options
+        self._connection = connection
+        self._policies = policies
+        self._holds = holds
+        self._clock = clock
+        self._store_id = store_id(layout.folder)
+        self._asking = threading.Lock()
+        self._looking = threading.Lock()
+        self._asked: _Asked | None = None
+        self._failed: Progress | None = None
+        self._found: dict[str, tuple[float, Catalogue]] = {}  # by address: when it was looked at, what was there
+        self._cached: dict[str, catalogue.Cached] = {}
+        self._not_before = 0.0
+        self._pace = Pace(None)
+        self._closed = threading.Event()
+        self._wake = threading.Event()
+        self._trouble: str | None = None
+        self._thread = threading.Thread(target=self._run, name="backups", daemon=True)
+        self._thread.start()
+
+    # ---- asked from outside, on any thread
+
+    def ask(self, kind: Kind, uri: str | None) -> Begun:
+        """Begin a backup; gives what it will be. Raises InvalidRequest, Overloaded while another one runs."""
+        chosen = self._allowed(uri)
+        with self._asking:
+            if self._asked is not None:
+                raise Overloaded(f"backup {self._asked.plan.begun.id} is running")
+            asked = _Asked(chosen, plan(self._look(chosen), kind, self._store_id, self._clock()))
+            self._asked = asked
+        self._wake.set()
+        return asked.plan.begun
+
+    def shown(self) -> list[Shown]:
+        """Every backup of this store at the configured addresses, oldest first, and the one that failed last."""
+        shown: list[Shown] = []
+        for uri in self._uris():
+            found = self._look(uri)
+            shown += [Shown(one.begun, "finished", one, self._expires_at(found, one)) for one in found.finished]
+            shown += [Shown(one, "interrupted") for one in found.unfinished if one.id != self._at_hand]
+        if (failed := self._failed) is not None:
+            shown = [one for one in shown if one.begun.id != failed.begun.id]
+            shown.append(Shown(failed.begun, "failed", progress=failed))
+        if (asked := self._asked) is not None:
+            shown = [one for one in shown if one.begun.id != asked.plan.begun.id]
+            shown.append(Shown(asked.plan.begun, "running", progress=asked.progress))
+        return sorted(shown, key=lambda one: one.begun.begun_at)
+
+    def holding(self, until: int | None) -> list[tuple[str, int]]:
+        """Backups begun before this moment, and when they expire: what was erased then may be in them.
+
+        Of a place that does not answer: those that were there when it did. Raises StorageTrouble if it never has.
+        """
+        held = []
+        for uri in self._uris():
+            found = self._look_or_remember(uri)
+            held += [
+                (one.id, self._expires_at(found, one))
+                for one in found.finished
+                if until is None or one.begun.begun_at < until
+            ]
+        return held
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last backup failed; None once one has succeeded."""
+        return self._trouble
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._pace.stop()
+        self._wake.set()
+        self._thread.join()
+
+    # ---- addresses
+
+    @property
+    def _policy(self) -> BackupPolicy:
+        return self._policies.of_service(BackupPolicy)
+
+    def _uris(self) -> list[str]:
+        return list(dict.fromkeys(uri for uri in (self._policy.uri, self._options.uri) if uri))
+
+    def _allowed(self, uri: str | None) -> str:
+        """Backups go where the configuration or the policy says, never where a request wants them."""
+        uris = self._uris()
+        if not uris:
+            raise InvalidRequest("backups need an address: [backup] uri in the configuration, or the policy backup")
+        if uri is not None and uri not in uris:
+            raise InvalidRequest("uri: backups go to the address of the configuration or of the policy backup only")
+        return uri or uris[0]
+
+    def _place(self, uri: str) -> Place:
+        return open_place(uri, self._connection)
+
+    def _look(self, uri: str, fresh: bool = False) -> Catalogue:
+        with self._looking:
+            at, found = self._found.get(uri, (-math.inf, Catalogue()))
+            if fresh or time.monotonic() - at >= LOOK_EVERY_S:
+                found = catalogue.look(self._place(uri), self._store_id, self._cached.setdefault(uri, {}))
+                self._found[uri] = (time.monotonic(), found)
+            return found
+
+    def _look_or_remember(self, uri: str) -> Catalogue:
+        try:
+            return self._look(uri)
+        except StorageTrouble:
+            if uri not in self._found:
+                raise
+            return self._found[uri][1]
+
+    def _expires_at(self, found: Catalogue, one: Finished) -> int:
+        return found.expires_at(one, self._policy.keep_s)
+
+    @property
+    def _at_hand(self) -> str | None:
+        return self._asked.plan.begun.id if self._asked is not None else None
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._wake.wait(POLL_S)
+            self._wake.clear()
+            try:
+                self._tend()
+            except Stopped:
+                return
+            except MemstrataError as error:
+                self._fail(str(error))
+            except Exception as error:  # noqa: BLE001 - a defect of one backup must not end those after it
+                _log.exception("backup failed")
+                self._fail(f"defect: {type(error).__name__}")
+
+    def _tend(self) -> None:
+        if self._asked is None:
+            self._ask_if_due()
+        asked = self._asked
+        if asked is not None:
+            self._take(asked)
+
+    def _ask_if_due(self) -> None:
+        policy = self._policy
+        if not self._uris():
+            self._trouble = None
+        if not policy.uri or time.monotonic() < self._not_before:
+            return
+        with self._asking:
+            found = self._look(policy.uri)
+            now = self._clock()
+            kind = due(found, policy, now)
+            if kind is not None and self._asked is None:
+                self._asked = _Asked(policy.uri, plan(found, kind, self._store_id, now))
+        for backup in found.expired(now, policy.keep_s) if kind is None else ():
+            self._delete(policy.uri, backup)
+
+    def _take(self, asked: _Asked) -> Manifest:
+        place, progress = self._place(asked.uri), asked.progress
+        for leftover in asked.plan.leftovers:
+            catalogue.delete(place, leftover)
+        self._pace = Pace(self._options.bytes_per_second, lambda count: _moved(progress, count))
+        if self._closed.is_set():
+            raise Stopped("the service stops")
+        base = None if asked.plan.base is None else catalogue.read_manifest(place, asked.plan.base.id)
+        taker = Taker(
+            self._layout, place, self._holds, self._pace, self._clock, lambda count: _planned(progress, count)
+        )
+        manifest = taker.take(asked.plan.begun, base, lambda number: _shard_done(progress, number))
+        _log.info("backup %s finished: %d bytes copied", manifest.begun.id, manifest.own_bytes)
+        found = self._look(asked.uri, fresh=True)
+        self._asked, self._failed, self._trouble = None, None, None
+        for backup in found.expired(self._clock(), self._policy.keep_s):
+            self._delete(asked.uri, backup)
+        return manifest
+
+    def _delete(self, uri: str, backup: str) -> None:
+        _log.info("backup %s has expired", backup)
+        catalogue.delete(self._place(uri), backup)
+        self._look(uri, fresh=True)
+
+    def _fail(self, reason: str) -> None:
+        if self._trouble is None:
+            _log.warning("backup failed, will be tried again: %s", reason)
+        if (asked := self._asked) is not None:
+            asked.progress.error = reason
+            self._failed = asked.progress
+        self._asked, self._trouble = None, reason
+        self._found = {uri: (-math.inf, found) for uri, (_, found) in self._found.items()}
+        self._not_before = time.monotonic() + RETRY_S
+
+
+def _moved(progress: Progress, count: int) -> None:
+    progress.copied_bytes += count
+
+
+def _planned(progress: Progress, count: int) -> None:
+    progress.planned_bytes += count
+
+
+def _shard_done(progress: Progress, number: int) -> None:
+    progress.shards = number

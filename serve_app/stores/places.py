@@ -1,0 +1,203 @@
+"""Trees of files that are not the service's own store: where backups lie, and a store seen from outside.
+
+A place is a folder or a prefix of a bucket. What `put` has returned for is durable and whole; a name is replaced as
+a whole. Nothing here takes part in the log's protocol: a running service may write below the same root meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import obstore
+from obstore.exceptions import BaseError
+
+from serve_app.errors import NotFound, StorageFull, StoreUnavailable
+from serve_app.stores.durable import local_folder
+from serve_app.stores.segments_object import open_object_store
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+CHUNK_BYTES = 1 << 20
+"""Of a file that are in memory at once, on a disk; a bucket gives and takes pieces of its own size."""
+
+TEMP_SUFFIX = ".tmp"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Blob(NamedTuple):
+    """One file: its path below the root, its size in bytes, when it was written (microseconds, the place's clock)."""
+
+    path: str
+    size: int
+    at: int
+
+
+class Place(Protocol):
+    """Raises StoreUnavailable, StorageFull; `chunks` raises NotFound before the first piece."""
+
+    def list(self, prefix: str = "") -> list[Blob]:
+        """Every file below a folder of the place, sorted by path."""
+        ...
+
+    def chunks(self, path: str) -> Iterator[bytes]: ...
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> None: ...
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """In the given order; what is not there is no error."""
+        ...
+
+
+def read(place: Place, path: str) -> bytes:
+    """A whole small file."""
+    return b"".join(place.chunks(path))
+
+
+def open_place(uri: str, options: Mapping[str, str]) -> Place:
+    """The place at a plain path, `file:///path`, or a bucket such as `s3://bucket/prefix`. Makes nothing."""
+    folder = local_folder(uri)
+    return ObjectPlace(open_object_store(uri, options)) if folder is None else DiskPlace(folder)
+
+
+class DiskPlace:
+    """`fsync` is an argument so that tests need not wait for the disk."""
+
+    def __init__(self, root: Path, fsync: Callable[[int], None] = os.fsync) -> None:
+        self._root = root.resolve()
+        self._fsync = fsync
+
+    def list(self, prefix: str = "") -> list[Blob]:
+        found: list[Blob] = []
+        with _disk(prefix):
+            for folder, _, names in os.walk(self._root / prefix):
+                for path in (Path(folder, name) for name in names if not name.endswith(TEMP_SUFFIX)):
+                    with suppress(FileNotFoundError):  # went since it was listed
+                        stat = path.stat()
+                        relative = path.relative_to(self._root).as_posix()
+                        found.append(Blob(relative, stat.st_size, stat.st_mtime_ns // 1000))
+        return sorted(found)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with _disk(path), (self._root / path).open("rb") as file:
+            while piece := file.read(CHUNK_BYTES):
+                yield piece
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> None:
+        target = self._root / path
+        temp = target.with_name(f".{target.name}.{os.getpid()}{TEMP_SUFFIX}")
+        try:
+            with _disk(path):
+                self._make(target.parent)
+                descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.writelines(chunks)
+                    file.flush()
+                    self._fsync(file.fileno())
+                temp.replace(target)
+                self._sync(target.parent)
+        finally:
+            temp.unlink(missing_ok=True)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Folders that are left empty go, too."""
+        with _disk("delete"):
+            for path in (self._root / path for path in paths):
+                path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    for folder in path.parents:
+                        if folder == self._root:
+                            break
+                        folder.rmdir()
+
+    def _make(self, folder: Path) -> None:
+        missing = [one for one in (folder, *folder.parents) if not one.exists()]
+        for one in reversed(missing):
+            one.mkdir(exist_ok=True, mode=0o700)
+            self._sync(one.parent)
+
+    def _sync(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class ObjectPlace:
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def list(self, prefix: str = "") -> list[Blob]:
+        folder = f"{prefix.strip('/')}/" if prefix.strip("/") else None
+        with _bucket(prefix):
+            items = [item for page in obstore.list(self._store, prefix=folder) for item in page]
+        return sorted(
+            Blob(item["path"], item["size"], int(item["last_modified"].timestamp() * 1_000_000)) for item in items
+        )
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        with _bucket(path):
+            for piece in obstore.get(self._store, path).stream(min_chunk_size=CHUNK_BYTES):
+                yield bytes(piece)
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> None:
+        given = _Given(chunks)
+        try:
+            with _bucket(path):
+                obstore.put(self._store, path, given)
+        except StoreUnavailable:
+            if given.error is not None:  # the source's trouble, which the bucket's client reports as its own
+                raise given.error from None
+            raise
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with _bucket(path), suppress(FileNotFoundError):
+                obstore.delete(self._store, path)
+
+
+class _Given:
+    """Pieces on their way to a bucket; remembers what their source raised."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+
+
+@contextmanager
+def _disk(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"{what} is not there") from error
+    except OSError as error:
+        kind = StorageFull if error.errno in _FULL else StoreUnavailable
+        raise kind(f"{what}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _bucket(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound(f"{what} is not there") from error
+    except (BaseError, OSError) as error:
+        raise StoreUnavailable(f"{what}: {str(error).partition(chr(10))[0]}") from error

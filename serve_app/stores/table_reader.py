@@ -1,0 +1,41 @@
+"""A shard's table as of one version, for reading only: it makes no table, builds no index and removes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import lancedb
+
+from serve_app.core import EmbeddingVersion
+from serve_app.errors import NotFound
+from serve_app.stores.lance import INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, TABLES_MAX, RecordTable, translated
+
+BATCH_ROWS = 4_096
+"""Rows in memory at once while all of a table are looked at."""
+
+
+class TableReader(RecordTable):
+    """Pinned to the version that was the newest when it was opened. A purge may take that version's files away: then
+    reads raise StoreUnavailable, and it has to be opened again. Raises NotFound where there is no such table.
+    """
+
+    def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
+        self._version = version
+        self._vector = f"v_{version.name}"
+        self._purge_steps = 0
+        self._synced = None
+        with translated():
+            caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
+            database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
+            there = name in database.list_tables(limit=TABLES_MAX).tables
+            if there:
+                self._table = database.open_table(name)
+        if not there:
+            raise NotFound(f"there is no table {name} at {uri}")
+
+    def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """These columns of every row, a bounded number of rows at a time."""
+        with translated():
+            for batch in self._table.search().select(list(names)).to_batches(BATCH_ROWS):
+                yield from batch.to_pylist()
