@@ -48,6 +48,7 @@ from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.private_file import write_private
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import ShardWriter, microseconds
+from serve_app.write.expire import Expirer
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
 from serve_app.write.shard import Shard
@@ -157,7 +158,8 @@ class Service:
         opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
-        housekeeper = Housekeeper(self._writers, settings.fold)
+        duties = [Expirer(microseconds, settings.fold.expire_every_s)]
+        housekeeper = Housekeeper(self._writers, settings.fold, duties)
         opened.callback(housekeeper.close)
         memory = Memory(
             self._writers,
