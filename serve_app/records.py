@@ -74,10 +74,13 @@ class FactPut(msgspec.Struct, frozen=True, tag="fact"):
         return self.fact.seq
 
 
-class FactGone(msgspec.Struct, frozen=True, tag="fact_gone"):
+class FactGone(msgspec.Struct, frozen=True, tag="fact_gone", omit_defaults=True):
+    """The values of a fact up to that of seq `through` are gone; all of them where that is 0."""
+
     seq: int
     owner: str
     key: str
+    through: int = 0
 
 
 class SummaryPut(msgspec.Struct, frozen=True, tag="summary"):
@@ -87,6 +90,15 @@ class SummaryPut(msgspec.Struct, frozen=True, tag="summary"):
     @property
     def seq(self) -> int:
         return self.summary.seq
+
+
+class SummaryGone(msgspec.Struct, frozen=True, tag="summary_gone"):
+    """The summaries of a session up to that of seq `through` are gone."""
+
+    seq: int
+    owner: str
+    session: str
+    through: int
 
 
 class TurnVectors(msgspec.Struct, frozen=True, array_like=True):
@@ -109,7 +121,18 @@ class VectorsPut(msgspec.Struct, frozen=True, tag="vectors"):
     items: tuple[TurnVectors, ...]
 
 
-Record = TurnPut | TurnGone | SessionGone | UserGone | ErasureDone | FactPut | FactGone | SummaryPut | VectorsPut
+Record = (
+    TurnPut
+    | TurnGone
+    | SessionGone
+    | UserGone
+    | ErasureDone
+    | FactPut
+    | FactGone
+    | SummaryPut
+    | SummaryGone
+    | VectorsPut
+)
 
 DERIVED = (VectorsPut, SummaryPut)
 """Records that can be made again from the turns."""

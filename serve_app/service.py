@@ -43,6 +43,7 @@ from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_o
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.commit import ShardWriter, microseconds
+from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
@@ -155,7 +156,8 @@ class Service:
         opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
-        housekeeper = Housekeeper(self._writers, settings.fold)
+        duties = [Expirer(microseconds, settings.fold.expire_every_s)]
+        housekeeper = Housekeeper(self._writers, settings.fold, duties)
         opened.callback(housekeeper.close)
         holds = ShardHolds([writer.shard for writer in self._writers])
         backups = BackupRunner(

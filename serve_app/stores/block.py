@@ -25,6 +25,7 @@ from serve_app.records import (
     FactPut,
     Record,
     SessionGone,
+    SummaryGone,
     SummaryPut,
     TurnGone,
     TurnPut,
@@ -200,12 +201,12 @@ class Block:
                 self._forget_all(record.seq)
             case FactPut(fact=fact):
                 self._put_fact(fact)
-            case FactGone(key=key):
-                if gone := self.facts.pop(key, None):
-                    self.characters -= len(gone[-1].value)
-                self.changed_seq = record.seq
+            case FactGone():
+                self._forget_fact(record)
             case SummaryPut(summary=summary):
                 self._put_summary(summary)
+            case SummaryGone():
+                self._forget_summaries(record)
             case _:
                 pass
         self.applied_seq = record.seq
@@ -338,6 +339,23 @@ class Block:
             self.expiring.pop(seq, None)
             self._remove_vectors(seq)
         self.columns.remove(resident)
+
+    def _forget_fact(self, record: FactGone) -> None:
+        versions = self.facts.pop(record.key, [])
+        kept = [one for one in versions if one.seq > record.through] if record.through else []
+        if kept:
+            self.facts[record.key] = kept
+        elif versions:
+            self.characters -= len(versions[-1].value)
+        self.changed_seq = record.seq
+
+    def _forget_summaries(self, record: SummaryGone) -> None:
+        kept = [one for one in self.summaries.pop(record.session, []) if one.seq > record.through]
+        if kept:
+            self.summaries[record.session] = kept
+        elif record.session in self.sessions:
+            self.sessions[record.session].summarised_seq = 0
+        self.changed_seq = record.seq
 
     def _drop_summaries(self, session: str) -> None:
         """Forget a session's summaries: they may quote a turn that has changed or gone."""

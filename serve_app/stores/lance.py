@@ -34,7 +34,7 @@ from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.holding import Hold
 from serve_app.stores.owner_rows import HEAVY, LIGHT, stored_owner, turn_seqs
 from serve_app.stores.ownership import OWNER, rows_of
-from serve_app.stores.rows import Row, StoredOwner, pseudonym
+from serve_app.stores.rows import Due, Row, StoredOwner, pseudonym
 from serve_app.stores.table_files import OWNER_LAG_ROWS, TableFiles
 from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
 
@@ -45,7 +45,13 @@ warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")  
 TABLES_MAX = 100_000
 """Tables of one store, a shard each."""
 
+NEVER = 2**63 - 1
+"""Later than anything expires."""
+
 WATERMARK_ROW, PURGED_ROW = -1, -2
+ADDED = {"expires_at": "cast(0 as bigint)"}
+"""Columns that tables of older releases lack, and what they hold there."""
+
 INDEXED = frozenset({"owner", "row", "seq", "terms"})
 NEWER = "target.rev < source.rev OR (target.rev = source.rev AND target.vector_seq < source.vector_seq)"
 """When a merge replaces a row: the source says something newer, or the same with its vector."""
@@ -83,6 +89,8 @@ class RecordTable:
         self._vector = f"v_{version.name}"
         self._purge_steps = 0  # odd while a purge is at work
         self.hold = Hold()
+        self._next_expiry: int | None = None  # nothing of this table expires before; None: not looked at yet
+        self._merges = 0
         folder = local_folder(uri)
         self._files = TableFiles(f"{uri.rstrip('/')}/{name}.lance", options)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
@@ -94,13 +102,14 @@ class RecordTable:
     def _open(self, database: lancedb.DBConnection, name: str) -> None:
         if name in database.list_tables(limit=TABLES_MAX).tables:
             self._table = database.open_table(name)
+            self._add_missing_columns()
         else:
             self._table = database.create_table(name, schema=self._schema())
         if not {column for index in self._table.list_indices() for column in index.columns} >= INDEXED:
             self._build_indexes()
 
     def _schema(self) -> pa.Schema:
-        integers = ["row", "rev", "seq", "created_at", "vector_rev", "vector_seq"]
+        integers = ["row", "rev", "seq", "created_at", "expires_at", "vector_rev", "vector_seq"]
         texts = ["kind", "owner", "session", "id", "terms"]
         vector = pa.list_(pa.float16(), self._version.dimension)
         return pa.schema(
@@ -108,6 +117,12 @@ class RecordTable:
             + [(name, pa.string()) for name in texts]
             + [("body", pa.binary()), (self._vector, vector)]
         )
+
+    def _add_missing_columns(self) -> None:
+        """Of a table of an older release. What expires in its rows is never shown, but not looked for either."""
+        missing = ADDED.keys() - set(self._table.schema.names)
+        if missing:
+            self._table.add_columns({name: ADDED[name] for name in sorted(missing)})
 
     def _build_indexes(self) -> None:
         for name in sorted(INDEXED - {"terms"}):
@@ -138,6 +153,9 @@ class RecordTable:
     def merge(self, rows: Sequence[Row], folded_seq: int) -> None:
         """Insert or update `rows` and set the watermark, in one commit."""
         self._merge([*rows, Row(row=WATERMARK_ROW, rev=folded_seq, kind="watermark", owner="", seq=folded_seq)])
+        self._merges += 1
+        if self._next_expiry is not None:
+            self._next_expiry = min([self._next_expiry, *(row.expires_at for row in rows if row.expires_at)])
 
     def _merge(self, rows: Sequence[Row]) -> None:
         with translated():
@@ -259,6 +277,28 @@ class RecordTable:
         where = every(col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
         rows: list[int] = self._scan_of(owner, where, ["row"])["row"].to_pylist()
         return rows
+
+    def due(self, now: int, limit: int) -> list[Due]:
+        """Rows of which something has expired, at most `limit`. While there are none this reads nothing."""
+        if self._next_expiry is not None and self._next_expiry > now:
+            return []
+        expires_at, merges = col("expires_at"), self._merges
+        expired = every(expires_at > lit(0), expires_at <= lit(now))
+        found = self._scan(expired, ["owner", "kind", "seq", "session", "id"], limit).to_pylist()
+        first = None if found else self._first_expiry()
+        self._next_expiry = first if merges == self._merges else None
+        return [Due(**row) for row in found]
+
+    def _first_expiry(self) -> int:
+        ends = self._scan(col("expires_at") > lit(0), ["expires_at"])["expires_at"]
+        return NEVER if len(ends) == 0 else int(pc.min(ends).as_py())
+
+    def versions_of_facts(self) -> dict[tuple[str, str], list[int]]:
+        """Seqs of the values of each fact that has several, oldest first, by owner and key."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for row in self._scan(of_kind("fact"), ["owner", "id", "seq"]).sort_by("seq").to_pylist():
+            found.setdefault((row["owner"], row["id"]), []).append(row["seq"])
+        return found
 
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""

@@ -13,7 +13,10 @@ from serve_app.core import ROWS_PER_TURN_MAX, Fact, Summary, Turn
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row to be merged. `body` is the packed value; `vector` and `vector_seq` may come later."""
+    """One row to be merged. `body` is the packed value; `vector` and `vector_seq` may come later.
+
+    `expires_at` is when the first of it expires, 0 for never.
+    """
 
     row: int
     rev: int
@@ -23,6 +26,7 @@ class Row(msgspec.Struct, frozen=True):
     session: str = ""
     id: str = ""
     created_at: int = 0
+    expires_at: int = 0
     terms: str = ""
     body: bytes = b""
     vector_rev: int = 0
@@ -40,6 +44,7 @@ def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
         session=turn.session,
         id=turn.id,
         created_at=turn.created_at,
+        expires_at=turn.first_expiry or 0,
         terms=" ".join(terms),
         body=msgspec.msgpack.encode(turn),
     )
@@ -48,6 +53,16 @@ def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
 def pseudonym(owner: str) -> str:
     """Stands for an erased owner in the mark of the erasure, so that no file holds the name; it is no owner's key."""
     return hashlib.blake2b(owner.encode(), digest_size=16).hexdigest()
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A row of which something has expired; `id` is the turn's, or the fact's key."""
+
+    owner: str
+    kind: str
+    seq: int
+    session: str
+    id: str
 
 
 class StoredTurn(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from serve_app.records import (
     FactPut,
     Record,
     SessionGone,
+    SummaryGone,
     SummaryPut,
     TurnGone,
     TurnPut,
@@ -103,13 +104,14 @@ class FoldPlan:
             case ErasureDone(seq=seq, erasure=erasure):
                 self._put_erasure(seq, erasure)
             case FactPut(owner=owner, fact=fact):
-                self._put(_row(fact.seq, "fact", owner, fact.key, fact))
-            case FactGone(seq=seq, owner=owner, key=key):
-                rows = every(where.owned(owner), where.of_kind("fact"), where.of_id(key), where.before(seq))
-                self._forget(rows, lambda row: (row.owner, row.kind, row.id) == (owner, "fact", key))
-                self._mark_change(owner, seq)
+                self._put(_row(fact.seq, "fact", owner, fact.key, fact, expires_at=fact.expires_at or 0))
+            case FactGone():
+                self._forget_fact(record)
             case SummaryPut(owner=owner, summary=one):
-                self._put(_row(one.seq, "summary", owner, str(one.seq), one, one.session))
+                self._put(_row(one.seq, "summary", owner, str(one.seq), one, one.session, one.expires_at))
+            case SummaryGone(seq=seq, owner=owner, session=session, through=through):
+                self._forget_summaries(owner, session, through + 1)
+                self._mark_change(owner, seq)
 
     def _put(self, row: Row) -> None:
         self.rows[row.row] = row
@@ -126,10 +128,17 @@ class FoldPlan:
         self._forget(older, lambda row: (row.owner, row.kind) == (owner, "mark"))
         self._put(msgspec.structs.replace(_row(seq, "mark", owner, "changed"), row=seq * ROWS_PER_TURN_MAX + MARK_PART))
 
-    def _forget_summaries(self, owner: str, session: str, seq: int) -> None:
+    def _forget_fact(self, record: FactGone) -> None:
+        owner, key, end = record.owner, record.key, record.through + 1 if record.through else record.seq
+        rows = every(where.owned(owner), where.of_kind("fact"), where.of_id(key), where.before(end))
+        self._forget(rows, lambda row: (row.owner, row.kind, row.id) == (owner, "fact", key) and row.seq < end)
+        self._mark_change(owner, record.seq)
+
+    def _forget_summaries(self, owner: str, session: str, end: int) -> None:
         """A summary may quote a turn that changed: all earlier ones of the session go."""
-        rows = every(where.owned(owner), where.of_kind("summary"), where.of_session(session), where.before(seq))
-        self._forget(rows, lambda row: (row.owner, row.kind, row.session) == (owner, "summary", session))
+        rows = every(where.owned(owner), where.of_kind("summary"), where.of_session(session), where.before(end))
+        named = (owner, "summary", session)
+        self._forget(rows, lambda row: (row.owner, row.kind, row.session) == named and row.seq < end)
 
     def _put_turn(self, owner: str, turn: Turn) -> None:
         if turn.rev != turn.seq:
@@ -165,11 +174,27 @@ class FoldPlan:
 
 
 def _row(
-    seq: int, kind: str, owner: str, identifier: str, value: msgspec.Struct | None = None, session: str = ""
+    seq: int,
+    kind: str,
+    owner: str,
+    identifier: str,
+    value: msgspec.Struct | None = None,
+    session: str = "",
+    expires_at: int = 0,
 ) -> Row:
     body = b"" if value is None else msgspec.msgpack.encode(value)
     key = seq * ROWS_PER_TURN_MAX
-    return Row(row=key, rev=seq, kind=kind, owner=owner, seq=seq, session=session, id=identifier, body=body)
+    return Row(
+        row=key,
+        rev=seq,
+        kind=kind,
+        owner=owner,
+        seq=seq,
+        session=session,
+        id=identifier,
+        expires_at=expires_at,
+        body=body,
+    )
 
 
 def _chunk_row(record: VectorsPut, item: TurnVectors, part: int, vector: bytes) -> Row:

@@ -41,6 +41,7 @@ class FoldOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     age_s: float = 60.0
     round_s: float = 1.0
     purge_every_s: float = 30.0
+    expire_every_s: float = 300.0
 
 
 class DropSegments(Operation):
@@ -140,14 +141,19 @@ class Housekeeper:
             raise
 
     def perform(self, name: str, number: int) -> None:
-        """Do all of one duty for one shard now. Raises NotFound where there is no such duty."""
+        """Do all of one duty for one shard now; what it has let go leaves the files, too.
+
+        Raises NotFound where there is no such duty.
+        """
         duty = self._duties.get(name)
         if duty is None:
             raise NotFound(f"there is no maintenance {name!r}")
         if not self._writers[number].shard.log.writable:
             raise StoreUnavailable(NO_WRITES)
         while duty.tend(number, self._writers[number]) and not self._closed:
-            continue
+            self.fold_now(number)
+        if self._writers[number].shard.purge_due:
+            self.purge_now(number)
 
     def _run(self) -> None:
         while not self._closed:

@@ -23,6 +23,7 @@ from serve_app.records import (
     FactGone,
     Record,
     SessionGone,
+    SummaryGone,
     TurnGone,
     TurnPut,
     UserGone,
@@ -265,7 +266,7 @@ class Shard:
             case SessionGone(owner=owner, session=session):
                 self._await_no_more(lambda one: (one.owner, one.session) == (owner, session))
                 self.purge_due = True
-            case FactGone():
+            case FactGone() | SummaryGone():
                 self.purge_due = True
             case UserGone(owner=owner, erasure=erasure):
                 self._await_no_more(lambda one: one.owner == owner)
@@ -292,6 +293,12 @@ class Shard:
         """The records that are durable in the log and not in the table yet."""
         with self._lock:
             return tuple(self._tail)
+
+    def settled(self, owner: str, folded_seq: int) -> bool:
+        """Whether the table, as it stood with the log folded up to `folded_seq`, is all there is of the owner."""
+        with self._lock:
+            idle = owner not in self._blocks and owner not in self._tail_of
+            return idle and self.folded_seq == folded_seq
 
     def tail_length(self) -> int:
         return len(self._tail)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import obstore
 import pytest
 from moto.server import ThreadedMotoServer
+from obstore.store import S3Store
 
 from serve_app.config import Settings, StoreOptions
 from tests.api.running import Running, hash_settings, refused, word
@@ -82,6 +84,34 @@ def test_what_was_written_to_a_bucket_is_read_back_after_fold_and_restart(
     again.append("u", "s", "more")
     assert again.turns("u", "s")[-1]["content"] == "more"
     assert again.ok("GET", "/readyz", key=None) == {"status": "ready", "degraded": []}
+
+
+def test_what_has_expired_is_in_no_object_of_the_bucket(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str
+) -> None:
+    settings = in_bucket(tmp_path / "data", server, bucket)
+    running = start(settings)
+    long_ago = "2020-01-01T00:00:00Z"
+    data = {"price": "pricewise", "order": "A-77"}
+    running.append("u", "s", {"role": "tool", "data": data, "field_ttl": {"price": 60}, "created_at": long_ago})
+    running.append("u", "s", {"role": "user", "content": "saidbriefly", "created_at": long_ago, "ttl_seconds": 60})
+    running.append("u", "s", "stays", wait="indexed")
+    running.fold()
+    held = objects(server, bucket)
+    assert all(text in held for text in (b"pricewise", b"saidbriefly", b"A-77"))
+    running.ok("POST", "/v1/admin/maintenance", json={"action": "expire"})
+    held = objects(server, bucket)
+    assert [text for text in (b"pricewise", b"saidbriefly") if text in held] == []
+    assert b"A-77" in held
+    assert [turn["content"] for turn in running.turns("u", "s")] == ['{"order":"A-77"}', "stays"]
+
+
+def objects(server: str, bucket: str) -> bytes:
+    """The bytes of all objects."""
+    options = {"access_key_id": "any", "secret_access_key": "any", "region": REGION, "endpoint": server}
+    store = S3Store(bucket, client_options={"allow_http": True}, **options)
+    names = [one["path"] for page in obstore.list(store) for one in page]
+    return b"".join(bytes(obstore.get(store, name).bytes()) for name in names)
 
 
 def test_a_service_that_vanished_loses_nothing_and_cannot_write_any_more(

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from serve_app.core import Fact, Summary, Turn
 from serve_app.stores.block import FACT_VERSIONS_MAX, SUMMARY_VERSIONS_MAX
 from serve_app.stores.packing import turn_text
 from serve_app.stores.terms import index_terms
+
+S = TypeVar("S", Fact, Summary)
+
+
+def _unexpired(versions: list[S], now: int) -> list[S]:
+    expired = [place for place, one in enumerate(versions) if one.expires_at is not None and one.expires_at <= now]
+    return versions[expired[-1] + 1 :] if expired else versions
 
 
 @dataclass
@@ -49,6 +57,11 @@ class Remembered:
     def delete_fact(self, key: str, seq: int) -> None:
         del self.facts[key]
         self.changed_seq = seq
+
+    def expire_statements(self, now: int) -> None:
+        """The newest value that has expired goes with all before it."""
+        self.facts = {key: left for key, held in self.facts.items() if (left := _unexpired(held, now))}
+        self.summaries = {name: left for name, held in self.summaries.items() if (left := _unexpired(held, now))}
 
     def put_summary(self, summary: Summary) -> None:
         held = self.summaries.get(summary.session, [])

@@ -24,6 +24,7 @@ from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import pack_vectors
 from serve_app.stores.segments_disk import DiskCalls, DiskSegments
 from serve_app.write.commit import Operation, ShardWriter, WriterBounds
+from serve_app.write.expire import DUE_A_PART, Expirer
 from serve_app.write.fold import FOLD_RECORDS_MAX, fold
 from serve_app.write.housekeeping import FoldOptions, Housekeeper
 from serve_app.write.meter import UNMETERED, Meter
@@ -35,7 +36,7 @@ EMBEDDER = HashEmbedder(64)
 VERSION = EMBEDDER.version
 WAIT_S = 20.0
 
-NEVER = FoldOptions(records=10**9, segments=10**9, age_s=1e9, round_s=1e9, purge_every_s=1e9)
+NEVER = FoldOptions(records=10**9, segments=10**9, age_s=1e9, round_s=1e9, purge_every_s=1e9, expire_every_s=1e9)
 """For a housekeeper that acts when it is told to."""
 
 NO_FSYNC = DiskCalls(fsync=lambda descriptor: None)
@@ -93,7 +94,7 @@ class OneShard:
         self._number = number
         self._meter = meter
         self._bounds = (turns_resident, owner_turns_resident)
-        self._clock = Ticks()
+        self.clock = Ticks()
         self._keepers: list[Housekeeper] = []
         self.open()
 
@@ -107,7 +108,7 @@ class OneShard:
         assert tuple(damage.kind for damage in recovery.damages) == damages
         self.shard = Shard(self._number, log, self.table, VERSION, self.hot, *self._bounds)
         self.shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded)
-        self.writer = ShardWriter(self.shard, self._clock, self._committed, self._writer_bounds, self._meter)
+        self.writer = ShardWriter(self.shard, self.clock, self._committed, self._writer_bounds, self._meter)
 
     def close(self) -> None:
         for keeper in self._keepers:
@@ -120,8 +121,8 @@ class OneShard:
         self.close()
         self.open()
 
-    def housekeeper(self, options: FoldOptions = NEVER) -> Housekeeper:
-        keeper = Housekeeper([self.writer], options)
+    def housekeeper(self, options: FoldOptions = NEVER, due_a_part: int = DUE_A_PART) -> Housekeeper:
+        keeper = Housekeeper([self.writer], options, [Expirer(self.clock, options.expire_every_s, due_a_part)])
         self._keepers.append(keeper)
         return keeper
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ import pytest
 from serve_app.core import ROWS_PER_TURN_MAX, Summary, Turn
 from serve_app.errors import InvalidRequest, NotFound
 from serve_app.ports import HotIndex
-from serve_app.records import Record, TurnPut
+from serve_app.records import Record, TurnGone, TurnPut
 from serve_app.stores.block import Block
 from serve_app.stores.terms import index_terms
 from serve_app.write.operations import (
@@ -24,6 +25,7 @@ from serve_app.write.operations import (
     DeleteTurn,
     EditTurn,
     EraseUser,
+    FieldLife,
     ItemResult,
     NewTurn,
     PutFact,
@@ -39,6 +41,8 @@ SESSIONS = ("a", "b", "日记")
 IDS = ("1", "2", "3", "'; DROP", None, None)
 WORDS = ("apple", "running", "ZX-81Q", "API配置", "上海", "price", "42.50", "Übung", "tea", "the", "不要")
 CHECKED_EVERY = 7
+NOW = 1_700_000_000_000_000
+"""The clock goes on from here by seconds; what has a short life has expired long before, or only after years."""
 
 
 class Life:
@@ -71,6 +75,7 @@ class Life:
             self.fold: 3,
             self.fold_and_drop: 1,
             self.purge: 0.5,
+            self.expire: 1,
             self.evict: 2,
             self.restart: 1.5,
         }
@@ -105,9 +110,22 @@ class Life:
                 speaker=self.chance.choice([None, "Ann", "李雷"]),
                 ttl_seconds=self.chance.choice([None, None, 10**9]),
             )
-            for _ in range(self.chance.randint(1, 4))
+            for _ in range(self.chance.randint(1, 3))
         ]
-        return AppendTurns(self.owner(), self.chance.choice(SESSIONS), turns)
+        return AppendTurns(self.owner(), self.chance.choice(SESSIONS), [*turns, self.new_passing()])
+
+    def new_passing(self) -> NewTurn:
+        """One of which something, or all, has expired already, or will do so in many years."""
+        price = {"price": self.text(), "note": self.text(), "list": [1, 2]}
+        lives = [FieldLife("price", self.chance.choice([10, 10**9])), FieldLife("$.list[*]", 10)]
+        return NewTurn(
+            "tool",
+            id=self.chance.choice(IDS),
+            created_at=1_600_000_000_000_000 + self.chance.randrange(10**13),
+            data=json.dumps(price, ensure_ascii=False, separators=(",", ":")).encode(),
+            ttl_seconds=self.chance.choice([None, None, 10, 10**9]),
+            field_lives=tuple(self.chance.sample(lives, self.chance.randint(0, 2))),
+        )
 
     def append(self) -> None:
         operation = self.new_append()
@@ -124,6 +142,10 @@ class Life:
         results: list[ItemResult] = future.result(WAIT_S)[0]
         for new, result in zip(operation.turns, results, strict=True):
             held = memory.find(operation.session, new.id) if new.id else None
+            if held is not None and held.expired(NOW):
+                gone = [one for one in self.written if isinstance(one, TurnGone) and one.turn_seq == held.seq]
+                memory.delete_turn(held, gone[0].seq)
+                held = None
             if held is None:
                 assert result.status == "stored"
                 put = next(one.turn for one in self.written if isinstance(one, TurnPut) and one.seq == result.seq)
@@ -133,7 +155,8 @@ class Life:
                 self.states.append((operation.owner, put))
             else:
                 assert result.seq == held.seq
-                assert result.status == ("duplicate" if held.content == new.content else "rejected")
+                same = held.content == new.content and left_of(held, held.data) == left_of(held, new.data)
+                assert result.status == ("duplicate" if same else "rejected")
 
     def some_turn(self, memory: Remembered) -> Turn | None:
         return self.chance.choice(list(memory.turns.values())) if memory.turns else None
@@ -142,12 +165,13 @@ class Life:
         owner = self.owner()
         turn = self.some_turn(self.owners[owner])
         content = self.chance.choice([None, self.text()])
-        if turn is None:
+        if turn is None or turn.expired(NOW):
             with pytest.raises(NotFound):
-                self.shard.do(EditTurn(owner, "a", "no such", content, None))
+                self.shard.do(EditTurn(owner, turn.session if turn else "a", turn.id if turn else "none", "x", None))
             return
         edited = self.shard.do(EditTurn(owner, turn.session, turn.id, content, {"n": 1}))
         assert (edited.content, edited.seq) == (content or turn.content, turn.seq)
+        assert_without_expired(edited, turn)
         self.owners[owner].edit(edited)
         self.states.append((owner, edited))
 
@@ -174,7 +198,8 @@ class Life:
 
     def put_fact(self) -> None:
         owner = self.owner()
-        fact = self.shard.do(PutFact(owner, self.chance.choice(("diet", "城市")), self.text(), None, None))
+        life_s = self.chance.choice([None, None, 1, 10**9])  # 1: expired at the clock's next tick
+        fact = self.shard.do(PutFact(owner, self.chance.choice(("diet", "城市")), self.text(), None, life_s))
         self.owners[owner].put_fact(fact)
 
     def delete_fact(self) -> None:
@@ -191,7 +216,7 @@ class Life:
         owner, session = self.owner(), self.chance.choice(SESSIONS)
         memory = self.owners[owner]
         seqs = [turn.seq for turn in memory.of_session(session)] or [1]
-        made = Summary(session, self.text(), seqs[0], seqs[-1], 9, "v", "h", 0, 1, 2)
+        made = Summary(session, self.text(), seqs[0], seqs[-1], 9, "v", "h", 0, 1, self.chance.choice([2, 10**18]))
         read_at = max(0, memory.changed_seq - self.chance.choice([0, 0, 0, 1]))
         operation = PutSummary(owner, made, read_at)
         if memory.of_session(session) and read_at == memory.changed_seq:
@@ -222,6 +247,23 @@ class Life:
 
     def purge(self) -> None:
         self.keeper.purge_now(0)
+
+    def expire(self) -> None:
+        before = len(self.written)
+        self.shard.housekeeper(due_a_part=self.chance.choice([3, 1_000])).perform("expire", 0)
+        for owner, memory in self.owners.items():
+            records = [one for one in self.written[before:] if one.owner == owner]
+            changed = memory.changed_seq
+            cut = {one.turn.seq: one.turn for one in records if isinstance(one, TurnPut)}
+            for turn in list(memory.turns.values()):
+                if turn.expired(NOW):
+                    memory.delete_turn(turn, 0)
+                elif any(field.at <= NOW for field in turn.fields_expire):
+                    assert_without_expired(cut[turn.seq], turn)
+                    memory.edit(cut[turn.seq])
+                    self.states.append((owner, cut[turn.seq]))
+            memory.expire_statements(self.shard.clock.now)
+            memory.changed_seq = max([changed, *(one.seq for one in records)])
 
     def evict(self) -> None:
         self.shard.shard.evict()
@@ -277,6 +319,27 @@ class Life:
             for term in index_terms(word):
                 found = {turn.seq for turn, _ in self.shard.table.matching(owner, [term], 1_000)}
                 assert found == memory.holding(term), term
+
+
+def left_of(held: Turn, data: bytes | None) -> Any:
+    """The values of the data but for those that are gone from the turn that is held."""
+    value = None if data is None else json.loads(data)
+    if value and "price" in held.fields_gone:
+        value.pop("price", None)
+    if value and "$.list[*]" in held.fields_gone:
+        value["list"] = []
+    return value
+
+
+def assert_without_expired(turn: Turn, before: Turn) -> None:
+    expected = json.loads(before.data) if before.data else None
+    for field in before.fields_expire:
+        if field.at <= NOW and field.path == "price":
+            expected.pop("price", None)
+        elif field.at <= NOW:
+            expected["list"] = []
+    assert (json.loads(turn.data) if turn.data else None) == expected
+    assert turn.fields_expire == tuple(field for field in before.fields_expire if field.at > NOW)
 
 
 KINDS = ("turn", "fact", "summary")

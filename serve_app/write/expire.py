@@ -1,0 +1,162 @@
+"""Physical removal of what has expired: turns, fields of their data, facts, summaries; and facts' values beyond bounds.
+
+Readers never see any of it; this is about the bytes. What is due is found by a column of the table and in the tail of
+the log, without reading a body. It is removed as an edit or an erasure removes it, by records, so that indexes,
+vectors, summaries, replicas and replay follow; the next purge takes it out of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from serve_app.core import Turn
+from serve_app.errors import Overloaded
+from serve_app.records import FactGone, FactPut, Record, SummaryGone, SummaryPut, TurnGone, TurnPut
+from serve_app.stores import where
+from serve_app.stores.block import FACT_VERSIONS_MAX, Block
+from serve_app.stores.rows import Due
+from serve_app.stores.where import every
+from serve_app.write.commit import Draft, Operation, ShardWriter
+from serve_app.write.shard import Shard
+
+DUE_A_PART = 2_000
+"""What one part removes; as many records as make a fold due, and the next part waits for that."""
+
+TURNS_AN_OPERATION = 100
+"""Turns whose content the writer may have to read from the table in one go."""
+
+
+class Expirer:
+    """A `Duty` of the housekeeper. `clock` gives the time that decides what has expired."""
+
+    name = "expire"
+
+    def __init__(self, clock: Callable[[], int], every_s: float, part: int = DUE_A_PART) -> None:
+        self.every_s = every_s
+        self._part = part
+        self._clock = clock
+        self._folded_after: dict[int, int] = {}  # shard -> seq that the next part waits to see folded
+        self._trimmed: dict[int, int] = {}  # shard -> version of the table whose facts were within bounds
+
+    def tend(self, number: int, writer: ShardWriter) -> bool:
+        shard = writer.shard
+        if shard.folded_seq < self._folded_after.get(number, 0):
+            return True  # the table still lists what the last part has removed
+        folded_seq, now = shard.folded_seq, self._clock()
+        due = [*shard.table.due(now, self._part + 1), *_due_in_tail(shard.tail(), now)]
+        try:
+            removed = self._remove(number, writer, due[: self._part], folded_seq)
+        except Overloaded:
+            return True  # callers' writes go first
+        self._trim_facts(number, shard)
+        return removed and len(due) > self._part
+
+    def _remove(self, number: int, writer: ShardWriter, due: Sequence[Due], folded_seq: int) -> bool:
+        operations = list(_operations(due, folded_seq))
+        for one in operations:
+            if not writer.shard.settled(one.owner, folded_seq):
+                writer.shard.block(one.owner)  # loaded here, so that the writer does not wait for it
+        outcomes = [future.result() for future in [writer.submit(one) for one in operations]]
+        seqs = [receipt.seq for removed, receipt in outcomes if removed]
+        if seqs:
+            self._folded_after[number] = max(seqs)
+        return bool(seqs)
+
+    def _trim_facts(self, number: int, shard: Shard) -> None:
+        """Values that memory no longer keeps leave the table; no reader and no replay can tell the difference."""
+        with shard.merging:
+            if self._trimmed.get(number) == shard.table.version():
+                return
+            for (owner, key), seqs in shard.table.versions_of_facts().items():
+                if len(seqs) > FACT_VERSIONS_MAX:
+                    older = where.before(seqs[-FACT_VERSIONS_MAX])
+                    shard.table.delete(every(where.owned(owner), where.of_kind("fact"), where.of_id(key), older))
+            self._trimmed[number] = shard.table.version()
+
+
+def _due_in_tail(tail: Iterable[Record], now: int) -> Iterator[Due]:
+    """What the table does not hold yet. It may have been changed or erased since: the operation looks again."""
+    for record in tail:
+        match record:
+            case TurnPut(owner=owner, turn=turn):
+                if (first := turn.first_expiry) is not None and first <= now:
+                    yield Due(owner, "turn", turn.seq, turn.session, turn.id)
+            case FactPut(owner=owner, fact=fact):
+                if fact.expired(now):
+                    yield Due(owner, "fact", fact.seq, "", fact.key)
+            case SummaryPut(owner=owner, summary=summary):
+                if summary.expires_at <= now:
+                    yield Due(owner, "summary", summary.seq, summary.session, "")
+            case _:
+                pass
+
+
+def _operations(due: Iterable[Due], folded_seq: int) -> Iterator[Expire]:
+    """One for each owner as a rule: after the first, a user has to be loaded for the next one."""
+    of_owners: dict[str, list[Due]] = {}
+    for one in due:
+        of_owners.setdefault(one.owner, []).append(one)
+    for owner, those in of_owners.items():
+        turns = list(dict.fromkeys(one.seq for one in those if one.kind == "turn"))
+        statements = [one for one in those if one.kind != "turn"]
+        yield Expire(owner, turns[:TURNS_AN_OPERATION], statements, folded_seq)
+        for start in range(TURNS_AN_OPERATION, len(turns), TURNS_AN_OPERATION):
+            yield Expire(owner, turns[start : start + TURNS_AN_OPERATION], (), folded_seq)
+
+
+class Expire(Operation):
+    """Remove what of an owner's has expired: turns, of others the fields, values of facts, summaries.
+
+    `folded_seq`: up to where the log was folded when these were found. Gives how many records that took.
+    """
+
+    def __init__(self, owner: str, turns: Sequence[int], statements: Sequence[Due], folded_seq: int) -> None:
+        self.owner, self.turns, self.statements, self.folded_seq = owner, turns, statements, folded_seq
+        self.weight = len(turns) + len(statements)
+
+    def prepare(self, draft: Draft) -> int:
+        """Users who are not in memory are not loaded for this, unless something of theirs is not folded yet."""
+        length, shard = len(draft.records), draft.shard
+        block = None if shard.settled(self.owner, self.folded_seq) else shard.block(self.owner)
+        self._expire_turns(draft, block)
+        self._expire_statements(draft, block)
+        return len(draft.records) - length
+
+    def _expire_turns(self, draft: Draft, block: Block | None) -> None:
+        for turn in self._stored(draft.shard, block):
+            if turn.expired(draft.now):
+                draft.add(TurnGone(draft.seq(), self.owner, turn.session, turn.id, turn.seq))
+            elif (left := turn.at(draft.now)) is not turn:
+                draft.add(TurnPut(self.owner, msgspec.structs.replace(left, rev=draft.seq())))
+
+    def _stored(self, shard: Shard, block: Block | None) -> list[Turn]:
+        """Those that are still there."""
+        if block is None:
+            return shard.table.turns(self.owner, self.turns)
+        turns = shard.turns(self.owner, self.turns)
+        return [turn for turn in turns if block.find(turn.session, turn.id) == turn.seq]
+
+    def _expire_statements(self, draft: Draft, block: Block | None) -> None:
+        """With those before them: an older one comes not back."""
+        for (kind, name), through in self._last().items():
+            if block is not None and not _has(block, kind, name, through):
+                continue
+            if kind == "fact":
+                draft.add(FactGone(draft.seq(), self.owner, name, through))
+            else:
+                draft.add(SummaryGone(draft.seq(), self.owner, name, through))
+
+    def _last(self) -> dict[tuple[str, str], int]:
+        """The newest seq that is due of each fact and of each session's summaries."""
+        last: dict[tuple[str, str], int] = {}
+        for one in self.statements:
+            name = (one.kind, one.id if one.kind == "fact" else one.session)
+            last[name] = max(one.seq, last.get(name, 0))
+        return last
+
+
+def _has(block: Block, kind: str, name: str, through: int) -> bool:
+    versions = block.facts.get(name, ()) if kind == "fact" else block.summaries.get(name, ())
+    return any(one.seq <= through for one in versions)
