@@ -20,7 +20,8 @@ MODE_HELP = "hybrid: by meaning and by words; dense: by meaning alone; lexical: 
 ROLE_HELP = "app: turns, search, context; admin: also the keys of its tenant; operator: also tenants, and every key"
 FILE_FORM = """\
 Write a file of JSON lines, one turn a line: user_id, session_id, role, content, and id, created_at, speaker if known;
-or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it."""
+or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it.
+The answer of /v1/users/{user_id}/export can be read back, with its facts."""
 
 CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
@@ -95,6 +96,7 @@ def _create_key(command: argparse.ArgumentParser) -> None:
 
 def _ingest(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, help="the file of turns")
+    command.add_argument("--user", help="write all of it as this user's, whoever's it was")
     command.set_defaults(command="ingest")
 
 

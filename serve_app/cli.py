@@ -129,13 +129,15 @@ def ingest(args: argparse.Namespace) -> int:
     found = survey(args.file)
     if found.without_id:
         _note(f"{found.without_id} of {found.turns} turns have no id: writing the file again would store them again")
+    if found.cut:
+        _note(f"{args.file}: this export was cut short: what it holds is written, but it is not all")
     with _client(args) as client, tqdm(total=found.turns, unit=" turns", disable=None) as bar:
-        done = write(client, args.file, bar.update)
+        done = write(client, args.file, bar.update, args.user)
     for line in done.rejected:
         _note(f"rejected: {line}")
-    counts = {status: done.statuses[status] for status in ("stored", "duplicate", "rejected")}
+    counts = {status: done.statuses[status] for status in ("stored", "duplicate", "rejected")} | {"facts": done.facts}
     _finish(args, counts, ", ".join(f"{count} {status}" for status, count in counts.items()))
-    return 0 if done.complete else 1
+    return 0 if done.complete and not found.cut else 1
 
 
 def search(args: argparse.Namespace) -> int:

@@ -116,7 +116,7 @@ def test_ingest_of_a_rejected_turn_is_exit_1(tmp_path, capsys):
     with Answering({"/v1/sessions": [answer]}) as service:
         assert cli.main(["ingest", "--url", service.url, "--key", "k", "--json", str(path)]) == 1
     told = capsys.readouterr()
-    assert json.loads(told.out.splitlines()[-1]) == {"stored": 0, "duplicate": 0, "rejected": 1}
+    assert json.loads(told.out.splitlines()[-1]) == {"stored": 0, "duplicate": 0, "rejected": 1, "facts": 0}
     assert "rejected: s 1: conflict" in told.err
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FiltersIn, TurnIn
+from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FactIn, FiltersIn, TurnIn
 from serve_app.api.times import parse_time
 from serve_app.core import Receipt, ToolCall, Turn
 from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
@@ -97,6 +97,15 @@ def passing_turn(turn: TurnIn, place: str, index: int, now: int) -> Turn:
         expires_at=None if lasts else new.expires_at(created_at),
         fields_expire=() if lasts else new.fields_expire(created_at),
     )
+
+
+def expiry(fact: FactIn) -> int | UnsetType | None:
+    """When a fact ends, None for never, where the caller says so. Raises InvalidRequest."""
+    if fact.expires_at is UNSET or fact.expires_at is None:
+        return fact.expires_at
+    if fact.ttl_seconds is not None:
+        raise InvalidRequest("a fact has ttl_seconds or expires_at, not both")
+    return parse_time(fact.expires_at, "expires_at")[0]
 
 
 def filters(given: FiltersIn | None, session: str | None) -> Filters:

@@ -149,7 +149,8 @@ class Routes:
     async def put_fact(self, who: Principal, request: Request) -> Response:
         owner, key = _owner(who, request.path[0]), identifier(request.path[1], "key")
         body = await _fact(request.body)
-        fact, receipt = await self._memory.put_fact(owner, key, body.value, body.entity_class, body.ttl_seconds)
+        life = body.ttl_seconds, convert.expiry(body)
+        fact, receipt = await self._memory.put_fact(owner, key, body.value, body.entity_class, *life)
         return json_response(showing.shown_fact(fact) | {"receipt": str(receipt)})
 
     async def get_fact(self, who: Principal, request: Request) -> Response:

@@ -94,6 +94,8 @@ class EditTurnIn(Body):
 class FactIn(Body):
     value: Annotated[str, Meta(min_length=1, max_length=16_384)]
     ttl_seconds: Ttl | None = None
+    expires_at: Time | UnsetType | None = UNSET
+    """In place of `ttl_seconds`: as an export gives it; null for never, whatever the class says."""
     entity_class: Name | None = None
 
 

@@ -2,13 +2,15 @@
 
 Data-set form, one turn a line: `conversation_id, session, dia_id, speaker, text, timestamp`, optional `role`
 (`user` if absent) and `image_caption`. The conversation is the user, so that its sessions are searched together;
-a session's id is `<conversation_id>/<session>`. API form: `user_id`, `session_id`, and a turn as the API takes it.
+a session's id is `<conversation_id>/<session>`. API form: `user_id`, `session_id`, and a turn as the API takes it,
+or as an export gives it: then with facts, and a last line that shows that it is whole.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,13 @@ from serve_app.client.http import Json
 from serve_app.errors import InvalidRequest
 
 SET_BY_SERVICE = ("user_id", "session_id", "kind", "seq", "expires_at", "arrived_at", "rev")
-"""Fields of an exported turn that a new write gets anew."""
+"""Fields of an exported turn that a new write gets anew, or in another form."""
+
+FACT_FIELDS = ("value", "entity_class", "expires_at")
+"""Of an exported fact: what setting it takes."""
+
+BATCH_CHARACTERS = 1 << 20
+"""Turns that are sent together have about so much text, however many they are: a body has its bound."""
 
 
 class Entry(NamedTuple):
@@ -26,48 +34,101 @@ class Entry(NamedTuple):
     session: str
     turn: Json
     line: int = 0
+    exported: bool = False
+
+
+class FactEntry(NamedTuple):
+    """One fact, and the line of the file that it is from."""
+
+    user: str
+    key: str
+    fact: Json
+    line: int = 0
+
+
+class Ending(NamedTuple):
+    """The last line of an export: how many lines of each kind came before."""
+
+    turns: int
+    facts: int
+
+
+Item = Entry | FactEntry | Ending
 
 
 def read_entries(path: Path) -> Iterator[Entry]:
     """The file's turns in order. Raises InvalidRequest with the line's number."""
+    return (item for item in read_items(path) if isinstance(item, Entry))
+
+
+def read_items(path: Path) -> Iterator[Item]:
+    """All that the file holds, in order, but for summaries, which are made anew. Raises InvalidRequest likewise."""
     try:
-        with path.open(encoding="utf-8") as lines:
+        with path.open(encoding="utf-8", newline="\n") as lines:  # a text may hold other ends of lines
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield from (entry._replace(line=number) for entry in _entry(line, f"{path}:{number}"))
+                    yield from (_placed(item, number) for item in _items(line, f"{path}:{number}"))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{path}: {error}") from error
 
 
+def _placed(item: Item, line: int) -> Item:
+    return item if isinstance(item, Ending) else item._replace(line=line)
+
+
 def batches(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
-    """Neighbouring turns of one session, at most `size` together."""
+    """Neighbouring turns of one session, at most `size` together, and no more than one if they are large."""
     batch: list[Entry] = []
+    characters = 0
     for entry in entries:
-        if batch and (len(batch) == size or entry[:2] != batch[0][:2]):
+        length = len(json.dumps(entry.turn))
+        full = len(batch) == size or characters + length > BATCH_CHARACTERS
+        if batch and (full or entry[:2] != batch[0][:2]):
             yield batch
-            batch = []
+            batch, characters = [], 0
         batch.append(entry)
+        characters += length
     if batch:
         yield batch
 
 
-def _entry(line: str, where: str) -> list[Entry]:
+def _items(line: str, where: str) -> list[Item]:
     try:
         row = json.loads(line.rstrip())
         if not isinstance(row, dict):
             raise InvalidRequest(f"{where}: not a JSON object")
-        if row.get("kind", "turn") not in ("turn", "a", "b"):
-            return []  # an export holds facts and summaries too
-        return [_of_data_set(row) if "conversation_id" in row else _of_api(row)]
+        return _of_kind(row)
     except KeyError as error:
         raise InvalidRequest(f"{where}: the field {error} is missing") from error
     except json.JSONDecodeError as error:
         raise InvalidRequest(f"{where}: no JSON, column {error.colno}: {error.msg}") from error
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"{where}: {error}") from error
+
+
+def _of_kind(row: Json) -> list[Item]:
+    """Data sets have kinds of their own; what is neither turn nor fact is passed over."""
+    match row.get("kind", "turn"):
+        case "turn" | "a" | "b":
+            return [_of_data_set(row) if "conversation_id" in row else _of_api(row)]
+        case "fact":
+            return [FactEntry(row["user_id"], row["key"], {name: row[name] for name in FACT_FIELDS if name in row})]
+        case "end":
+            return [Ending(row["turns"], row["facts"])]
+        case _:
+            return []
 
 
 def _of_api(row: Json) -> Entry:
     turn = {name: value for name, value in row.items() if name not in SET_BY_SERVICE}
-    return Entry(row["user_id"], row["session_id"], turn)
+    if row.get("expires_at"):
+        turn["ttl_seconds"] = _seconds_between(row["created_at"], row["expires_at"])
+    return Entry(row["user_id"], row["session_id"], turn, exported="arrived_at" in row)
+
+
+def _seconds_between(created_at: str, expires_at: str) -> int:
+    """A turn's life counts from when it was made, in whole seconds: so it ends when the exported one does."""
+    return round((datetime.fromisoformat(expires_at) - datetime.fromisoformat(created_at)).total_seconds())
 
 
 def _of_data_set(row: Json) -> Entry:

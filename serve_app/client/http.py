@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote as percent_encoded
 
 import httpx
 
@@ -65,13 +65,16 @@ class Client:
             time.sleep(READY_POLL_S)
         raise Unreachable(f"{self.url}/readyz did not answer 200 within {seconds:.0f} s")
 
+    def put_fact(self, user: str, key: str, fact: Json) -> Json:
+        return self._send(f"/v1/users/{quote(user)}/facts/{quote(key)}", fact, "PUT")
+
     def append(self, user: str, session: str, turns: list[Json], wait: str = "durable") -> Json:
         body = {"user_id": user, "turns": turns, "wait": wait}
-        return self._send(f"/v1/sessions/{quote(session, safe='')}/turns", body)
+        return self._send(f"/v1/sessions/{quote(session)}/turns", body)
 
     def refresh_summary(self, user: str, session: str) -> Json:
         """Make the session's summary anew now, where it would follow in the background."""
-        return self._send(f"/v1/sessions/{quote(session, safe='')}/summary:refresh?user_id={quote(user, safe='')}", {})
+        return self._send(f"/v1/sessions/{quote(session)}/summary:refresh?user_id={quote(user)}", {})
 
     def context(self, body: Json) -> Json:
         return self._send("/v1/context", body)
@@ -81,7 +84,7 @@ class Client:
 
     def erase(self, user: str) -> str:
         """Erase a user; gives the id of the erasure. Readers see nothing of the user from now on."""
-        return str(self._send(f"/v1/users/{quote(user, safe='')}", {}, "DELETE")["erasure_id"])
+        return str(self._send(f"/v1/users/{quote(user)}", {}, "DELETE")["erasure_id"])
 
     def _send(self, path: str, body: Json, method: str = "POST") -> Json:
         for tried in range(1, TRIES + 1):
@@ -98,6 +101,11 @@ class Client:
             if tried >= (CONNECT_TRIES if isinstance(error, httpx.ConnectError) else TRIES):
                 raise Unreachable(f"{self.url} cannot be reached ({error}); is the service running?") from error
             return None
+
+
+def quote(identifier: str) -> str:
+    """An id as a segment of a path; one of dots alone would be taken for a way up."""
+    return "%2E" * len(identifier) if identifier.strip(".") == "" else percent_encoded(identifier, safe="")
 
 
 def _read(answer: httpx.Response) -> Json:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
 from serve_app.core import Degradation, Fact, Mode, Owner, Receipt, Summary, Turn
@@ -186,12 +186,22 @@ class Memory:
         raise NotFound("no such erasure")
 
     async def put_fact(
-        self, owner: Owner, key: str, value: str, entity_class: str | None, ttl_seconds: int | None
+        self,
+        owner: Owner,
+        key: str,
+        value: str,
+        entity_class: str | None,
+        ttl_seconds: int | None,
+        expires_at: int | UnsetType | None = UNSET,
     ) -> tuple[Fact, Receipt]:
-        """A time to live of its own wins over that of its entity class; a class without one is kept as a label."""
+        """A time to live of its own wins over that of its entity class; a class without one is kept as a label.
+
+        `expires_at`, if set, is when it ends, None: never.
+        """
         classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
         life_s = ttl_seconds or classes.get(entity_class or "")
-        return await self._write(self._writer(owner), PutFact(owner.key, key, value, entity_class, life_s))
+        operation = PutFact(owner.key, key, value, entity_class, life_s, expires_at)
+        return await self._write(self._writer(owner), operation)
 
     async def delete_fact(self, owner: Owner, key: str) -> tuple[int, Receipt]:
         return await self._write(self._writer(owner), DeleteFact(owner.key, key))

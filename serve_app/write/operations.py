@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from serve_app import paths
 from serve_app.core import ROWS_PER_TURN_MAX, Fact, FieldExpiry, Summary, ToolCall, Turn
@@ -306,12 +307,24 @@ class CloseErasure(Operation):
 
 
 class PutFact(Operation):
-    def __init__(self, owner: str, key: str, value: str, entity_class: str | None, life_s: int | None) -> None:
+    """It ends at `expires_at` if that is set (None: never), else `life_s` after it was written."""
+
+    def __init__(
+        self,
+        owner: str,
+        key: str,
+        value: str,
+        entity_class: str | None,
+        life_s: int | None,
+        expires_at: int | UnsetType | None = UNSET,
+    ) -> None:
         self.owner, self.key, self.value = owner, key, value
-        self.entity_class, self.life_s = entity_class, life_s
+        self.entity_class, self.life_s, self.expires_at = entity_class, life_s, expires_at
 
     def prepare(self, draft: Draft) -> Fact:
         expires_at = None if self.life_s is None else draft.now + self.life_s * MICROSECONDS
+        if self.expires_at is not UNSET:
+            expires_at = self.expires_at
         fact = Fact(self.key, self.value, draft.seq(), draft.now, self.entity_class, expires_at)
         draft.add(FactPut(self.owner, fact))
         return fact

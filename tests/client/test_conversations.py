@@ -59,7 +59,7 @@ def test_an_offset_is_kept(write, timestamp):
 
 def test_an_exported_turn_is_written_anew(write):
     row = {"user_id": "u", "session_id": "s", "id": "1", "role": "tool", "data": {"n": 1}, "seq": 9, "kind": "turn"}
-    fact = {"kind": "fact", "key": "name", "value": "Lin"}
+    fact = {"kind": "fact", "user_id": "u", "key": "name", "value": "Lin"}
     assert list(read_entries(write(row, fact))) == [Entry("u", "s", {"id": "1", "role": "tool", "data": {"n": 1}}, 1)]
 
 
