@@ -156,7 +156,12 @@ class WritingOperator(Operator):
         found += [
             Trouble("writer_fenced", "another service has taken this shard over; what is read here is stale", number)
             for number, writer in enumerate(self._writers)
-            if not (writer.shard.log.writable or _holed(writer.shard.log.damage))
+            if not (writer.shard.log.writable or writer.shard.log.waiting or _holed(writer.shard.log.damage))
+        ]
+        found += [
+            Trouble("not_writable", f"{waiting.code}: {waiting}; it is tried again and again", number)
+            for number, writer in enumerate(self._writers)
+            if (waiting := writer.shard.log.waiting) is not None
         ]
         found += self._encoder_troubles()
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]

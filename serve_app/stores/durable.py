@@ -1,4 +1,5 @@
-"""Making files durable that somebody else wrote: fsync of every new file below a folder, then of the folders.
+"""Making files durable that somebody else wrote: fsync of every new file below a folder, then of the folders; and
+what a failed call on a file means.
 
 LanceDB does not fsync on local disk. What it wrote must be on stable storage before the log
 segments that hold the same records are dropped.
@@ -6,9 +7,14 @@ segments that hold the same records are dropped.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 CLOCK_SLACK_NS = 2_000_000_000
 """File systems stamp coarsely: a file that looks so much older than the last sync is synced again."""
@@ -46,6 +52,12 @@ def local_folder(uri: str) -> Path | None:
     if uri.startswith("file://"):
         return Path(unquote(urlsplit(uri).path))
     return None if "://" in uri else Path(uri)
+
+
+def trouble(what: str, error: OSError) -> StorageTrouble:
+    """What a failed system call means for the store."""
+    kind = StorageFull if error.errno in _FULL else StoreUnavailable
+    return kind(f"{what}: {error.strerror or error}")
 
 
 def _fsync(path: str) -> None:

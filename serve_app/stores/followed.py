@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from serve_app.errors import NotFound, ReadOnlyReplica
+from serve_app.errors import NotFound, ReadOnlyReplica, StorageTrouble
 from serve_app.ports import WatchedSegments
 from serve_app.stores.replay import Damage, Place, replay
 from serve_app.stores.segment import Entry, decode, number_of, segment_name
@@ -41,6 +41,7 @@ class FollowedLog:
     """Has the face of a `ShardLog`, and refuses every change. `stale_s`: from which age on it is in doubt."""
 
     writable = False
+    waiting: StorageTrouble | None = None
 
     def __init__(self, segments: WatchedSegments, stale_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.epoch = 0

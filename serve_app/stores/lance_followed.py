@@ -6,12 +6,14 @@ files of older versions away: a read that meets that looks again and is run once
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import lancedb
 
+from serve_app.core import EmbeddingVersion
 from serve_app.errors import StoreUnavailable
+from serve_app.stores.durable import local_folder
 from serve_app.stores.lance import TABLES_MAX, RecordTable, translated
 
 T = TypeVar("T")
@@ -19,6 +21,12 @@ T = TypeVar("T")
 
 class FollowedTable(RecordTable):
     """Called from any thread. Raises StoreUnavailable where there is no such table (yet)."""
+
+    def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
+        folder = local_folder(uri)
+        if folder is not None and not folder.exists():  # LanceDB would make it
+            raise StoreUnavailable(f"there is no table {name} here: no folder {folder}")
+        super().__init__(uri, name, version, options)
 
     def _open(self, database: lancedb.DBConnection, name: str) -> None:
         if name not in database.list_tables(limit=TABLES_MAX).tables:

@@ -21,7 +21,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.errors import Fenced, LogDamaged, NameTaken, NotFound, StoreUnavailable
+from serve_app.errors import (
+    Fenced,
+    LogDamaged,
+    NameTaken,
+    NotFound,
+    StorageFull,
+    StorageTrouble,
+    StoreUnavailable,
+)
 from serve_app.ports import SegmentStore
 from serve_app.stores.holding import Hold
 from serve_app.stores.replay import Damage, Place, Replay, replay
@@ -68,13 +76,17 @@ class ShardLog:
         self._unsettled: _Batch | None = None
         self._adopted: tuple[Entry, ...] = ()
         self._fenced = False
+        self._folded_seq = 0
+        self.waiting: StorageTrouble | None = None
+        """Why the shard could not be taken over yet; None for its owner."""
 
     @classmethod
     def open(cls, segments: SegmentStore, *, folded_seq: int, writer_id: str) -> tuple[ShardLog, Recovery]:
         """Read to the tail, cut it where it is torn, and take the shard over.
 
         With a hole before the tail nothing is changed: the log is read-only and the entries end before the hole.
-        Raises StorageFull, StoreUnavailable.
+        Where the store can be read and takes nothing (a full disk), the log waits: `settle` takes the shard over as
+        soon as it can be, and until then nothing is appended. Raises StoreUnavailable where it cannot be read.
         """
         damages: list[Damage] = []
         for _ in range(TAKEOVER_TRIES_MAX):
@@ -83,20 +95,22 @@ class ShardLog:
             if found.damage is not None and found.damage.segment not in {damage.segment for damage in damages}:
                 damages.append(found.damage)
             log.damage = damages[-1] if damages else None
-            if log.writable and not log._take_over(found):
+            if log.writable and not log._taken_over_or_waiting(found, folded_seq):
                 continue
             return log, Recovery(found.entries, tuple(damages), log.epoch, log.last_seq)
         raise StoreUnavailable(f"other writers took the shard {TAKEOVER_TRIES_MAX} times while it was being opened")
 
     @property
     def writable(self) -> bool:
-        return not self._fenced and (self.damage is None or self.damage.kind != "hole")
+        return not self._fenced and self.waiting is None and (self.damage is None or self.damage.kind != "hole")
 
     @property
     def doubt(self) -> str | None:
         """Why what was read from this log may lack something, in the words of an answer's reasons."""
         if self._fenced:
             return "stale: another service has taken this shard over"
+        if self.waiting is not None:
+            return f"log: {self.waiting.code}: this shard takes no writes yet"
         return None if self.writable else f"log: {self.damage}"
 
     @property
@@ -127,6 +141,8 @@ class ShardLog:
         for ever once another writer has taken over, LogDamaged for a log with a hole, ValueError for wrong seqs.
         """
         self._refuse_unless_writable()
+        if self.waiting is not None:
+            raise StoreUnavailable("this shard is not taken over yet")
         if self._unsettled is not None:
             raise StoreUnavailable(f"segment {self._unsettled.header.number} is not settled yet")
         if not entries:
@@ -142,9 +158,13 @@ class ShardLog:
     def settle(self) -> tuple[Entry, ...]:
         """The entries of a failed append that were stored after all: apply them. Costs nothing on a settled log.
 
+        A log that waits takes the shard over here, or is fenced where somebody else was there since `open`.
+
         Raises StorageFull or StoreUnavailable (still unsettled), Fenced, LogDamaged.
         """
         self._refuse_unless_writable()
+        if self.waiting is not None:
+            self._take_over_late()
         while self._unsettled is not None:  # twice at most
             stored = self._claim(self._batch((), self._unsettled.header.last_seq), self._unsettled)
             self._advance(stored)
@@ -175,9 +195,41 @@ class ShardLog:
         self._torn = [number for number in self._torn if number not in torn]
         return len(doomed)
 
+    def _taken_over_or_waiting(self, found: Replay, folded_seq: int) -> bool:
+        """False if another writer was faster: read again."""
+        try:
+            return self._take_over(found)
+        except StorageFull as error:
+            self._folded_seq, self.waiting = folded_seq, error
+            return True
+
+    def _take_over_late(self) -> None:
+        """The log has to be as it was found, but for a fence of this writer whose answer was lost: one more follows it,
+        so that nothing rests on whose that fence is.
+        """
+        try:
+            found = replay(self._segments, self._folded_seq)
+            if found.last_seq != self.last_seq or not (found.number == self._number or self._mine(found)):
+                self._fenced = True
+                raise Fenced("another writer has been here while this one waited for the store")
+            self.epoch, self._number, self._places = found.epoch, found.number, list(found.places)
+            if not self._take_over(found):
+                raise StoreUnavailable("the log changed while it was taken over")
+        except (StorageFull, StoreUnavailable) as error:
+            self.waiting = error
+            raise
+        self.waiting = None
+
+    def _mine(self, found: Replay) -> bool:
+        """Whether all that has come since is the fence that this writer tried to make last."""
+        fence = self._batch((), self.last_seq, fence=True)
+        return found.number == fence.header.number and fence.data == _read_if_there(
+            self._segments, segment_name(found.number)
+        )
+
     def _take_over(self, found: Replay) -> bool:
-        """Repair the tail and publish this writer's fence. False if another writer was faster: read again."""
-        self.epoch += 1
+        """Repair the tail and publish this writer's fence. False if another writer was faster."""
+        self.epoch = found.epoch + 1
         fence = self._batch((), self.last_seq, fence=True)
         try:
             if found.repair is not None:

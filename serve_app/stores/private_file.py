@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from serve_app.errors import StoreUnavailable
+from serve_app.stores.durable import trouble
 
 V = TypeVar("V")
 
@@ -32,9 +34,28 @@ class PrivateFile(Generic[V]):
         self._decoder = msgspec.json.Decoder(shape)
         self._empty = empty()
         self._seen: tuple[Stamp | None, V] = (None, self._empty)
+        self.trouble: str | None = None
+        """Why the file cannot be read at the moment."""
 
     def read(self) -> V:
-        """What the file holds; costs one stat while the file stays as it is. Raises StoreUnavailable."""
+        """What the file holds; costs one stat while the file stays as it is.
+
+        One that cannot be read any more holds what it held, and `trouble` says so. Raises StoreUnavailable for one
+        that never could.
+        """
+        try:
+            value = self._newest()
+        except StoreUnavailable as error:
+            if self._seen[0] is None:
+                raise
+            self.trouble = str(error)
+            return self._seen[1]
+        if self.trouble is not None:
+            self.trouble = None
+        return value
+
+    def _newest(self) -> V:
+        """Raises StoreUnavailable."""
         try:
             found = os.stat(self._path_text)
             stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
@@ -51,30 +72,37 @@ class PrivateFile(Generic[V]):
     def changing(self) -> Iterator[Callable[[V], None]]:
         """Gives the way to write; one change at a time on this machine, each to what the one before left.
 
-        Raises StoreUnavailable.
+        Raises StorageFull; StoreUnavailable, also for a file that cannot be read: a change would replace it.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreUnavailable(f"{self._path.name} cannot be written: {error.strerror}") from error
+            raise trouble(f"{self._path.name} cannot be written", error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self._newest()
             yield self._write
         finally:
             os.close(lock)
 
     def _write(self, value: V) -> None:
-        try:
-            write_private(self._path, msgspec.json.format(msgspec.json.encode(value)).decode())
-        except OSError as error:
-            raise StoreUnavailable(f"{self._path.name} cannot be written: {error.strerror}") from error
+        write_private(self._path, msgspec.json.format(msgspec.json.encode(value)).decode())
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, durably, readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace a file as a whole, durably, readable by its owner only. Raises StorageFull, StoreUnavailable."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        _replace(path, fresh, text)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise trouble(f"{path.name} cannot be written", error) from error
+
+
+def _replace(path: Path, fresh: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)

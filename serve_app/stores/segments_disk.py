@@ -14,7 +14,6 @@ Before step 3 nothing is there, after it everything. Needs a file system with ha
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 import secrets
@@ -22,9 +21,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serve_app.errors import NameTaken, NotFound, StorageFull, StorageTrouble, StoreUnavailable
+from serve_app.errors import NameTaken, NotFound, StoreUnavailable
+from serve_app.stores.durable import trouble
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TEMP_PREFIX, _TEMP_SUFFIX = ".", ".tmp"
 
 
@@ -54,13 +53,13 @@ class DiskReader:
         except FileNotFoundError as error:
             raise NotFound(f"no segment {name}") from error
         except OSError as error:
-            raise _trouble(name, error) from error
+            raise trouble(name, error) from error
 
     def names(self) -> list[str]:
         try:
             return sorted(name for name in os.listdir(self._folder) if not name.startswith(_TEMP_PREFIX))
         except OSError as error:
-            raise _trouble(str(self._folder), error) from error
+            raise trouble(str(self._folder), error) from error
 
     def stamp(self, name: str) -> Hashable:
         try:
@@ -68,7 +67,7 @@ class DiskReader:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _trouble(name, error) from error
+            raise trouble(name, error) from error
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -87,7 +86,7 @@ class DiskSegments(DiskReader):
             self._make_folder()
             self._remove_leftovers()
         except OSError as error:
-            raise _trouble(str(self._folder), error) from error
+            raise trouble(str(self._folder), error) from error
 
     def create(self, name: str, data: bytes) -> None:
         temp = self._temp(name)
@@ -97,7 +96,7 @@ class DiskSegments(DiskReader):
         except FileExistsError as error:
             raise NameTaken(f"{name} exists") from error
         except OSError as error:
-            raise _trouble(name, error) from error
+            raise trouble(name, error) from error
         finally:
             self._discard(temp)
 
@@ -108,7 +107,7 @@ class DiskSegments(DiskReader):
                     self._calls.unlink(self._folder / name)
             self._sync_folder(self._folder)
         except OSError as error:
-            raise _trouble("delete", error) from error
+            raise trouble("delete", error) from error
 
     def replace(self, name: str, data: bytes, keep_as: str) -> None:
         """Stopped at any step, `name` holds the old bytes or the new ones, and calling again completes it."""
@@ -121,7 +120,7 @@ class DiskSegments(DiskReader):
         except FileNotFoundError as error:
             raise NotFound(f"no segment {name}") from error
         except OSError as error:
-            raise _trouble(name, error) from error
+            raise trouble(name, error) from error
         finally:
             self._discard(temp)
 
@@ -187,8 +186,3 @@ class DiskSegments(DiskReader):
         # A leftover costs room and nothing else, and goes at the next start: no reason to fail a durable write.
         with contextlib.suppress(OSError):
             self._calls.unlink(temp)
-
-
-def _trouble(what: str, error: OSError) -> StorageTrouble:
-    kind = StorageFull if error.errno in _FULL else StoreUnavailable
-    return kind(f"{what}: {error.strerror or error}")

@@ -166,6 +166,8 @@ class Housekeeper:
     def _tend(self, number: int, shard: Shard) -> None:
         try:
             shard.evict()
+            if shard.log.waiting is not None:  # any operation has the writer try to take the shard over
+                self._writers[number].submit(DropSegments()).result()
             if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
                 self._upkeep[number].trouble = NO_WRITES
                 self._upkeep[number].failures = FAILURES_NOTICED

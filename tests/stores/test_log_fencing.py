@@ -189,6 +189,63 @@ def test_an_unsettled_writer_that_lost_the_shard_is_fenced() -> None:
             old.settle()
 
 
+def test_a_full_store_is_read_at_once_and_taken_over_when_there_is_room(store: SegmentStore) -> None:
+    old, _ = opened(store, writer_id="old")
+    wrote = add(old, b"before it was full")
+    full = Unreliable(store, [is_full, is_full, is_full])
+    log, recovery = opened(full, writer_id="new")
+    assert list(recovery.entries) == wrote
+    assert (log.writable, log.doubt) == (False, "log: storage_full: this shard takes no writes yet")
+    assert log.drop_through(100) == 0
+    with pytest.raises(StoreUnavailable, match="not taken over"):
+        add(log, b"without settling")
+    for _ in range(2):
+        with pytest.raises(StorageFull):
+            log.settle()
+    assert log.settle() == ()
+    assert (log.writable, log.doubt) == (True, None)
+    wrote += add(log, b"room again")
+    with pytest.raises(Fenced):
+        add(old, b"too late")
+    assert held(store) == tuple(wrote)
+
+
+def test_one_that_waits_for_room_stops_where_another_was_there_meanwhile(store: SegmentStore) -> None:
+    late, _ = opened(Unreliable(store, [is_full]), writer_id="late")
+    owner, _ = opened(store, writer_id="owner")
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            late.settle()
+    wrote = add(owner, b"mine")
+    assert held(store) == tuple(wrote)
+
+
+@pytest.mark.parametrize("lost", [fails, stores_then_fails])
+def test_a_late_takeover_whose_answer_was_lost_is_made_again(store: SegmentStore, lost: Fault) -> None:
+    log, _ = opened(Unreliable(store, [is_full, lost, lost]), writer_id="late")
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            log.settle()
+        assert not log.writable
+    assert log.settle() == ()
+    wrote = add(log, b"mine")
+    assert held(store) == tuple(wrote)
+
+
+def test_a_torn_tail_is_cut_when_there_is_room(tmp_path: Path) -> None:
+    store = DiskSegments(tmp_path)
+    old, _ = opened(store)
+    kept = add(old, b"kept")
+    add(old, b"torn")
+    newest = sorted(tmp_path.glob("*.seg"))[-1]
+    newest.write_bytes(newest.read_bytes()[:-2])
+    log, recovery = opened(Unreliable(store, [is_full]))
+    assert [damage.kind for damage in recovery.damages] == ["torn_tail"]
+    assert log.settle() == ()
+    kept += add(log, b"after")
+    assert held(store) == tuple(kept)
+
+
 def test_a_full_store_takes_nothing_and_writes_go_on_after_it() -> None:
     store = Unreliable(memory(), [works, is_full, is_full])
     log, _ = opened(store)

@@ -1,4 +1,4 @@
-"""Many writers of one shard, in random order, over a store that loses requests, answers and time."""
+"""Many writers of one shard, in random order, over a store that loses requests, answers and time, or is full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from serve_app.errors import Fenced, NameTaken, StorageTrouble, StoreUnavailable
+from serve_app.errors import Fenced, NameTaken, StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.ports import SegmentStore
 from serve_app.stores.log import Entry, Recovery, ShardLog
 from tests.stores.logs import add, memory, opened
@@ -15,7 +15,7 @@ from tests.stores.unreliable import Unreliable
 
 
 class Race:
-    """Writers that take a shard from each other while its store loses requests, answers and time.
+    """Writers that take a shard from each other while its store loses requests, answers and time, and is full at times.
 
     Rivals act between a writer's decision and its create; requests whose answer was lost may land much later;
     now and then an owner folds and drops segments.
@@ -48,7 +48,7 @@ class Race:
             return
         assert recovery.damages == ()
         self.writers.append(log)
-        if self.chance.random() < 0.5:
+        if log.writable and self.chance.random() < 0.5:  # one that waits for room folds nothing
             self.fold(log, recovery)
 
     def fold(self, log: ShardLog, recovery: Recovery) -> None:
@@ -80,6 +80,8 @@ class Race:
     def create(self, target: SegmentStore, name: str, data: bytes) -> None:
         if not self.calm and self.chance.random() < 0.3:
             self.act()
+        if not self.calm and self.chance.random() < 0.1:
+            raise StorageFull("no room")
         luck = 1.0 if self.calm else self.chance.random()
         if luck < 0.1:
             self.late.append((name, data))

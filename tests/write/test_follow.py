@@ -187,7 +187,7 @@ def test_where_the_store_does_not_answer_it_goes_on_from_what_it_has_and_says_so
     asleep.now = False
     caught_up(one, store)
     assert one.contents(ANN, "s") == ["known", "not seen yet"]
-    assert one.follower.trouble is None
+    wait_until(lambda: one.follower.trouble is None)
 
 
 def test_a_new_owner_is_followed(store: OneShard, follow: Callable[..., Followed]) -> None:
