@@ -8,7 +8,6 @@ loaded after that, while the service answers what it can; `/readyz` says 200 whe
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import uuid
@@ -34,7 +33,7 @@ from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
-from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.errors import InvalidRequest
 from serve_app.memory.encoding import Encoding, Queues
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -44,6 +43,7 @@ from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
 from serve_app.ports import Embedder, SegmentStore
 from serve_app.records import Record, decode_record
+from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import Recovery, ShardLog
@@ -58,7 +58,6 @@ from serve_app.write.shard import Shard
 _log = logging.getLogger(__name__)
 
 STORE_FILE = "store.json"
-LOCK_FILE = "lock"
 STORE_FORMAT = 1
 SHARDS = 4
 """Of a new store whose settings name no number."""
@@ -141,7 +140,7 @@ class Service:
     def _opened_api(self, opened: ExitStack) -> Api:
         """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
         settings = self._settings
-        opened.callback(os.close, _locked(self._folder))
+        opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(self._folder)
         policies = PolicyFile(self._folder)
         embedder = self._open_encoder(settings.encoder)
@@ -279,18 +278,3 @@ class Service:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
         self._api = None
         await asyncio.to_thread(self._closing.close)
-
-
-def _locked(folder: Path) -> int:
-    """One service a data folder: a lock that goes with the process, however it ends. Gives its open file."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreUnavailable(f"{folder} cannot be a data folder: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise StoreUnavailable(f"{folder} is in use by another service") from error
-    return lock
