@@ -20,7 +20,6 @@ from serve_app.core import ROWS_PER_TURN_MAX, Owner, Turn
 from serve_app.errors import MemstrataError, NotFound
 from serve_app.placement import shard_of
 from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone, decode_record
-from serve_app.stores.block import Block
 from serve_app.stores.lance_files import MANIFESTS, manifest_version, names
 from serve_app.stores.log import FENCES_KEPT
 from serve_app.stores.places import Place, read
@@ -184,19 +183,28 @@ class _Check:
         """Table and tail give one memory, whether a block takes the tail or a plain replay does."""
         if shard_of(Owner.from_key(owner), self._shape.shards) != self._number:
             self._fault("misplaced", f"{_shown(owner)} belongs to another shard")
-        stored = self._view.stored(owner)
+        try:
+            self._memory(owner, self._view.stored(owner))
+        except MemstrataError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a damaged store makes the code raise is what was found
+            self._fault("unreadable", f"{_shown(owner)}: {type(error).__name__}: {error}")
+
+    def _memory(self, owner: str, stored: StoredOwner) -> None:
+        self._index(owner, stored)
         block = self._view.block(owner, stored)
         expected = replayed(stored, self._view.tail(owner))
         if block.turns != expected:
             differing = sorted(set(block.turns) ^ set(expected))[:5] or "contents"
             self._fault("replay", f"{_shown(owner)}: memory and replay differ: {differing}")
-        self._index(owner, stored, block)
+        if sum(len(session.seqs) for session in block.sessions.values()) != block.total_turns:
+            self._fault("replay", f"{_shown(owner)}: the sessions do not add up to {block.total_turns} turns")
         self._report.seen("owners")
         self._report.seen("turns", block.total_turns)
         self._report.seen("facts", len(block.facts))
         self._report.seen("summaries", len(block.summaries))
 
-    def _index(self, owner: str, stored: StoredOwner, block: Block) -> None:
+    def _index(self, owner: str, stored: StoredOwner) -> None:
         """The columns of a row say what its body says; no vector is of a turn that is not there."""
         bodies = {turn.seq: turn for turn in stored.turns}
         for line in stored.index:
@@ -209,8 +217,6 @@ class _Check:
                 self._fault("row", f"{_shown(owner)}: the columns of turn {line.seq} contradict its body")
         for seq in {one.turn_seq for one in stored.vectors} - bodies.keys():
             self._fault("orphan", f"{_shown(owner)}: vectors of turn {seq}, which is not there")
-        if sum(len(session.seqs) for session in block.sessions.values()) != block.total_turns:
-            self._fault("replay", f"{_shown(owner)}: the sessions do not add up to {block.total_turns} turns")
 
 
 def replayed(stored: StoredOwner, tail: list[Record]) -> dict[int, Turn]:
