@@ -23,6 +23,14 @@ Write a file of JSON lines, one turn a line: user_id, session_id, role, content,
 or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it.
 The answer of /v1/users/{user_id}/export can be read back, with its facts."""
 
+BACKUP_FORM = """\
+Through the service at --url, which backs up to its own address; or, with --data of a store that no service runs on,
+from its files. A backup that was stopped is taken up by the next one of its kind."""
+REPAIR_FORM = """\
+Says what a repair would give up; with --yes does it. The service must be stopped. What was damaged is kept below
+DATA/damaged. Deletions and erasures that stood in the damaged part are lost with it."""
+AT_HELP = "state as of this moment (RFC 3339 with offset); else the newest"
+
 CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
 Starts the service on each engine with a store of its own, and beside it the ceiling: one process that searches and
@@ -55,6 +63,10 @@ def parser() -> argparse.ArgumentParser:
     _ingest(_remote(commands.add_parser("ingest", help="write a file of turns (JSON lines)", description=FILE_FORM)))
     _search(_remote(commands.add_parser("search", help="find turns of a user")))
     _context(_remote(commands.add_parser("context", help="build a context for a query")))
+    _backup(commands.add_parser("backup", help="back a store up", description=BACKUP_FORM))
+    _restore(commands.add_parser("restore", help="make a store from a backup, in a new place"))
+    _verify(commands.add_parser("verify", help="check whether a store is whole; changes nothing"))
+    _repair(commands.add_parser("repair", help="give up what is damaged in a log", description=REPAIR_FORM))
     suites = commands.add_parser("bench", help="measure a service").add_subparsers(required=True, metavar="suite")
     _recall(_measured(suites.add_parser("recall", help="how many of the turns that answer a query are found")))
     _latency(_measured(suites.add_parser("latency", help="how long one client waits")))
@@ -115,6 +127,45 @@ def _context(command: argparse.ArgumentParser) -> None:
         "--format", choices=("openai", "anthropic", "text"), default="openai", help="whose messages, or one text"
     )
     command.set_defaults(command="context")
+
+
+def _backup(command: argparse.ArgumentParser) -> None:
+    _remote(command)
+    command.add_argument("--to", metavar="URI", help="folder or s3://bucket/prefix; else [backup] uri of the settings")
+    command.add_argument("--incremental", action="store_true", help="only what is new since the last one")
+    _config(command).set_defaults(command="backup")
+
+
+def _restore(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--from", dest="source", metavar="URI", required=True, help="where the backups are")
+    command.add_argument("--backup", metavar="ID", help="which one; else the newest that reaches --at")
+    command.add_argument("--at", metavar="TIME", help=AT_HELP)
+    command.add_argument("--data", type=Path, required=True, help="data folder of the new store; must be empty")
+    _json(_config(command)).set_defaults(command="restore")
+
+
+def _verify(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, required=True, help="data folder of the store")
+    command.add_argument(
+        "--against", metavar="DIR|URI", help="data folder of another store, or address of backups, to hold the same"
+    )
+    command.add_argument("--backup", metavar="ID", help="which backup of --against; else the newest")
+    command.add_argument("--against-config", type=Path, help="settings of the store of --against")
+    command.add_argument("--url", help="a service that runs on the store, to compare its state with")
+    command.add_argument("--key", help="its API key; else MEMSTRATA_KEY, else the one in --data")
+    _json(_config(command)).set_defaults(command="verify")
+
+
+def _repair(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, required=True, help="data folder of the store")
+    command.add_argument("--shard", type=int, help="only this one; else every shard that is damaged")
+    command.add_argument("--yes", action="store_true", help="do it")
+    _json(_config(command)).set_defaults(command="repair")
+
+
+def _config(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    command.add_argument("--config", type=Path, help="TOML file of settings, as the service has it")
+    return command
 
 
 def _recall(command: argparse.ArgumentParser) -> None:

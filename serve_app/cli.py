@@ -1,4 +1,4 @@
-"""The command line: `memstrata serve | keys | demo | ingest | search | context | bench`.
+"""The command line: `memstrata serve | keys | demo | ingest | search | context | backup | … | bench`.
 
 Owns what is said and the exit codes, no work of its own. Exit 0 only if what was asked was done, 1 if it failed, 2
 for a wrong command line (`arguments.py`). Progress and notes go to standard error; with `--json` one JSON object is
@@ -190,6 +190,17 @@ def bench_core(args: argparse.Namespace) -> int:
     return 1 if missed or broken or measured["left_behind"] else 0
 
 
+def of_store(args: argparse.Namespace) -> int:
+    """backup, restore, verify, repair: what is done to a store as a whole."""
+    from serve_app import store_commands
+
+    given = getattr(args, "key", None) or os.environ.get("MEMSTRATA_KEY")
+    with store_commands.bar(args.command) as bar:
+        done = store_commands.COMMANDS[args.command](args, given, bar)
+    _finish(args, done.result, done.text)
+    return 0 if done.done else 1
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -197,6 +208,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "ingest": ingest,
     "search": search,
     "context": context,
+    "backup": of_store,
+    "restore": of_store,
+    "verify": of_store,
+    "repair": of_store,
     "bench recall": bench_recall,
     "bench latency": bench_latency,
     "bench core": bench_core,

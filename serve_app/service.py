@@ -8,7 +8,6 @@ loaded after that, while the service answers what it can; `/readyz` says 200 whe
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +27,7 @@ from serve_app.backup.take import ShardHolds
 from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
-from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.errors import InvalidRequest
 from serve_app.memory.encoding import Encoding, Queues
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.memory import Memory
@@ -40,6 +39,7 @@ from serve_app.observe.metrics import Gauges, Metrics
 from serve_app.ports import Embedder
 from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
+from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.commit import ShardWriter, microseconds
@@ -48,8 +48,6 @@ from serve_app.write.follow import Follower
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
 from serve_app.write.shard import Shard
-
-LOCK_FILE = "lock"
 
 WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
@@ -107,7 +105,7 @@ class Service:
     def _opened_api(self, opened: ExitStack) -> Api:
         """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
         settings = self._settings
-        opened.callback(os.close, _locked(self._folder))
+        opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
         policies = PolicyFile(settings.store_folder)
         embedder = self._open_encoder(settings.encoder)
@@ -221,18 +219,3 @@ class Service:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
         self._api = None
         await asyncio.to_thread(self._closing.close)
-
-
-def _locked(folder: Path) -> int:
-    """One service a data folder: a lock that goes with the process, however it ends. Gives its open file."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StoreUnavailable(f"{folder} cannot be a data folder: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise StoreUnavailable(f"{folder} is in use by another service") from error
-    return lock

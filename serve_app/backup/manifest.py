@@ -117,7 +117,8 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def reachable(self) -> tuple[int, int]:
         """The first and the last moment, in microseconds, that a restore of this backup can go to."""
-        return max(one.folded_at for one in self.shards), min(one.listed_at for one in self.shards)
+        first = max(one.folded_at for one in self.shards)
+        return first, max(first, min(one.listed_at for one in self.shards))
 
 
 def new_id(kind: Kind, now: int) -> str:

@@ -205,7 +205,7 @@ class Taker:
     # ---- the log
 
     def _log_after(self, number: int, folded_seq: int) -> tuple[list[Found], int | None]:
-        """The segments with seqs after the watermark, and when the one that holds the watermark was committed.
+        """The segments with seqs after the watermark, and the first moment whose state they and the tables give.
 
         A listing beside a running writer may miss a segment and show the next one, so a broken chain is looked at
         again. Raises LogDamaged.
@@ -215,23 +215,31 @@ class Taker:
             found, folded_at = self._read_log(number, folded_seq)
             broken = _broken(found, folded_seq)
             if not broken:
-                return found, folded_at if folded_at is not None or not found else found[0].blob.at
+                return found, folded_at
         raise LogDamaged(f"shard {number}: {broken}; see memstrata repair")
 
     def _read_log(self, number: int, folded_seq: int) -> tuple[list[Found], int | None]:
-        """Newest first, down to the segment that holds the watermark; given oldest first."""
+        """Newest first, down to the segment that holds the watermark; given oldest first.
+
+        Beside them a moment at which the shard stood at the watermark or after it: that segment's own, or that of the
+        oldest one after it.
+        """
         place, folder = self._layout.place(LOG), f"{log_folder(number)}/"
         blobs = [blob for blob in place.list(folder) if number_of(blob.path.removeprefix(folder)) is not None]
         found: list[Found] = []
+        since: int | None = None
         for blob in reversed(blobs):
             decoded = decode(read(place, blob.path))
             if decoded.header is None or (decoded.fault and decoded.header.last_seq > folded_seq):
                 raise LogDamaged(f"shard {number}: segment {blob.path} {decoded.fault}; see memstrata repair")
+            if decoded.header.last_seq < folded_seq:
+                break
+            since = blob.at
             if decoded.header.last_seq > folded_seq:
                 found.append(Found(blob, decoded.header))
             if decoded.header.prev_last_seq < folded_seq:
-                return found[::-1], blob.at
-        return found[::-1], None
+                break
+        return found[::-1], since
 
     def _copied_segments(self, backup: str, base: HeldShard | None, found: list[Found]) -> tuple[HeldSegment, ...]:
         known = {one.file.path: one for one in base.segments} if base else {}

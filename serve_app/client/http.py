@@ -86,6 +86,15 @@ class Client:
         """Erase a user; gives the id of the erasure. Readers see nothing of the user from now on."""
         return str(self._send(f"/v1/users/{quote(user)}", {}, "DELETE")["erasure_id"])
 
+    def begin_backup(self, kind: str, uri: str | None) -> Json:
+        return self._send("/v1/admin/backups", {"kind": kind} | ({"uri": uri} if uri else {}))
+
+    def backups(self) -> list[Json]:
+        return list(self._send("/v1/admin/backups", {}, "GET")["backups"])
+
+    def stats(self) -> Json:
+        return self._send("/v1/admin/stats", {}, "GET")
+
     def _send(self, path: str, body: Json, method: str = "POST") -> Json:
         for tried in range(1, TRIES + 1):
             answer = self._ask(method, path, body, tried)

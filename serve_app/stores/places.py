@@ -102,7 +102,8 @@ class DiskPlace:
                 temp.replace(target)
                 self._sync(target.parent)
         finally:
-            temp.unlink(missing_ok=True)
+            with suppress(OSError):
+                temp.unlink(missing_ok=True)
 
     def delete(self, paths: Sequence[str]) -> None:
         """Folders that are left empty go, too."""

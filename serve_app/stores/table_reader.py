@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import lancedb
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import NotFound
+from serve_app.stores.durable import local_folder
 from serve_app.stores.lance import INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, TABLES_MAX, RecordTable, translated
 
 BATCH_ROWS = 4_096
@@ -25,12 +27,15 @@ class TableReader(RecordTable):
         self._vector = f"v_{version.name}"
         self._purge_steps = 0
         self._synced = None
+        folder = local_folder(uri)
+        if folder is not None and not folder.exists():  # LanceDB would make it
+            raise NotFound(f"there is no folder {folder}")
         with translated():
             caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
             database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
             there = name in database.list_tables(limit=TABLES_MAX).tables
             if there:
-                self._table = database.open_table(name)
+                self._table, self._again = database.open_table(name), partial(database.open_table, name)
         if not there:
             raise NotFound(f"there is no table {name} at {uri}")
 
@@ -39,3 +44,8 @@ class TableReader(RecordTable):
         with translated():
             for batch in self._table.search().select(list(names)).to_batches(BATCH_ROWS):
                 yield from batch.to_pylist()
+
+    def newest(self) -> int:
+        """The newest version there is now."""
+        with translated():
+            return int(self._again().version)

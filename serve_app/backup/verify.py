@@ -1,0 +1,243 @@
+"""Whether a store is whole: its logs, its tables, and that both together give every owner one memory.
+
+Reads only, owner by owner, on a stopped store or beside a service. Faults are promises broken; leftovers (files that
+no version names, segments that are folded) are what a crash may leave and maintenance removes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from serve_app.backup.findings import Report
+from serve_app.backup.layout import LOG, Layout, Shape, log_folder, table_folder
+from serve_app.backup.view import LOOKS, OWNED, ShardView, open_shard
+from serve_app.core import ROWS_PER_TURN_MAX, Owner, Turn
+from serve_app.errors import MemstrataError, NotFound
+from serve_app.placement import shard_of
+from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone, decode_record
+from serve_app.stores.lance_files import MANIFESTS, manifest_version, names
+from serve_app.stores.log import FENCES_KEPT
+from serve_app.stores.places import Place, read
+from serve_app.stores.rows import StoredOwner
+from serve_app.stores.segment import Decoded, decode, number_of
+
+Told = Callable[[int], None]
+"""Told of owners that are done."""
+
+_COLUMNS = ["row", "rev", "kind", "owner", "seq", "vector_rev"]
+_KEYED = OWNED | {"chunk"}
+
+
+def nothing(count: int) -> None:
+    """For who does not want to be told."""
+
+
+def verify(layout: Layout, report: Report, owners: Told = nothing, expected: Told = nothing) -> None:
+    """Look at every shard. Raises InvalidRequest where there is no store, StorageTrouble where nothing answers."""
+    shape = layout.shape()
+    for number in range(shape.shards):
+        report.add(_looked_at(layout, shape, number, owners, expected))
+        report.seen("shards")
+
+
+def _looked_at(layout: Layout, shape: Shape, number: int, owners: Told, expected: Told) -> Report:
+    """One shard. Where a running service has replaced the table's files meanwhile it is looked at again."""
+    for look in range(LOOKS):
+        part = Report()
+        try:
+            view = open_shard(layout, shape, number)
+            _Check(layout, shape, view, part).run(owners, expected)
+        except (MemstrataError, msgspec.DecodeError) as error:
+            part.fault("unreadable", number, str(error))
+            continue
+        if part.sound or look == LOOKS - 1 or not view.overtaken():
+            break
+    return part
+
+
+class _Check:
+    """One shard."""
+
+    def __init__(self, layout: Layout, shape: Shape, view: ShardView, report: Report) -> None:
+        self._layout = layout
+        self._shape = shape
+        self._view = view
+        self._report = report
+        self._number = view.number
+
+    def run(self, owners: Told, expected: Told) -> None:
+        self._log()
+        self._files()
+        try:
+            self._rows()
+            found = self._view.owners()
+            expected(len(found))
+            for owner in found:
+                self._owner(owner)
+                owners(1)
+        except MemstrataError as error:
+            self._fault("unreadable", str(error))
+
+    def _fault(self, kind: str, what: str) -> None:
+        self._report.fault(kind, self._number, what)
+
+    # ---- the log
+
+    def _log(self) -> None:
+        """Every segment's checksums; what the chain of headers says is the replay's to judge."""
+        if (damage := self._view.damage) is not None:
+            self._fault(damage.kind, str(damage))
+        place, folder = self._layout.place(LOG), log_folder(self._number)
+        found: list[tuple[str, Decoded]] = []
+        for blob in place.list(folder):
+            name = blob.path.rpartition("/")[2]
+            if number_of(name) is None:
+                self._report.leftover("aside", self._number, f"log: {name} is no segment")
+                continue
+            try:
+                found.append((name, decode(read(place, blob.path))))
+            except NotFound:  # folded and dropped since it was listed
+                continue
+            self._report.seen("segments")
+        for name, decoded in found:
+            self._segment(name, decoded)
+        self._folded_segments(found)
+
+    def _segment(self, name: str, decoded: Decoded) -> None:
+        if decoded.fault is not None:
+            self._fault("checksum", f"log: segment {name} {decoded.fault}")
+        for entry in decoded.entries:
+            try:
+                seq = decode_record(entry.payload).seq
+            except msgspec.DecodeError as error:
+                self._fault("record", f"log: segment {name}: the entry at seq {entry.seq} is no record: {error}")
+                continue
+            if seq != entry.seq:
+                self._fault("seq", f"log: segment {name}: the entry at seq {entry.seq} says that it is {seq}")
+
+    def _folded_segments(self, found: list[tuple[str, Decoded]]) -> None:
+        """Those below the watermark stay where a crash came between fold and drop; the newest and fences always."""
+        headers = [(name, decoded.header) for name, decoded in found if decoded.header is not None]
+        fences = [name for name, header in headers if header.fence][-FENCES_KEPT:]
+        for name, header in headers[:-1]:
+            if header.last_seq <= self._view.folded_seq and name not in fences:
+                self._report.leftover("folded", self._number, f"log: segment {name} is in the table")
+
+    # ---- the tables
+
+    def _files(self) -> None:
+        for root in self._layout.tables:
+            try:
+                self._files_of(root, self._layout.place(root))
+            except NotFound:  # replaced since it was listed
+                continue
+
+    def _files_of(self, root: str, place: Place) -> None:
+        folder = f"{table_folder(self._number)}/"
+        paths = [blob.path.removeprefix(folder) for blob in place.list(folder)]
+        versions = [path for path in paths if manifest_version(path) is not None]
+        manifests = [read(place, folder + path) for path in versions]
+        for path in paths:
+            self._report.seen("files")
+            if path.startswith(MANIFESTS) or any(names(manifest, path) for manifest in manifests):
+                continue
+            self._report.leftover("unnamed", self._number, f"{root}: no version names {path}")
+
+    def _rows(self) -> None:
+        """Keys, places and watermark of every row; memory is some bytes a row."""
+        keys, turns, chunks = array("q"), array("q"), array("q")
+        for row in self._view.table.columns(_COLUMNS):
+            keys.append(row["row"])
+            if row["kind"] == "turn":
+                turns.append(row["seq"])
+            if row["kind"] == "chunk":
+                chunks.append(row["seq"])
+            self._row(row)
+        self._report.seen("rows", len(keys))
+        if (twice := len(keys) - len(np.unique(np.frombuffer(keys, np.int64)))) > 0:
+            self._fault("doubled", f"table: {twice} rows have a key that another row has")
+        orphans = np.setdiff1d(np.frombuffer(chunks, np.int64), np.frombuffer(turns, np.int64))
+        for seq in orphans:
+            self._fault("orphan", f"table: vectors of turn {seq}, which is not there")
+
+    def _row(self, row: dict[str, Any]) -> None:
+        if row["row"] < 0:
+            return
+        if row["row"] // ROWS_PER_TURN_MAX != row["seq"]:
+            self._fault("key", f"table: row {row['row']} says that it is of seq {row['seq']}")
+        if max(row["seq"], row["rev"]) > self._view.folded_seq:
+            self._fault("watermark", f"table: row {row['row']} is newer than the watermark {self._view.folded_seq}")
+        if row["vector_rev"] > row["rev"]:
+            self._fault("orphan", f"table: row {row['row']} has a vector of a state that it never had")
+        if row["kind"] in _KEYED and shard_of(Owner.from_key(row["owner"]), self._shape.shards) != self._number:
+            self._fault("misplaced", f"table: row {row['row']} is of an owner of another shard")
+
+    # ---- owners
+
+    def _owner(self, owner: str) -> None:
+        """Table and tail give one memory, whether a block takes the tail or a plain replay does."""
+        if shard_of(Owner.from_key(owner), self._shape.shards) != self._number:
+            self._fault("misplaced", f"{_shown(owner)} belongs to another shard")
+        try:
+            self._memory(owner, self._view.stored(owner))
+        except MemstrataError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a damaged store makes the code raise is what was found
+            self._fault("unreadable", f"{_shown(owner)}: {type(error).__name__}: {error}")
+
+    def _memory(self, owner: str, stored: StoredOwner) -> None:
+        self._index(owner, stored)
+        block = self._view.block(owner, stored)
+        expected = replayed(stored, self._view.tail(owner))
+        if block.turns != expected:
+            differing = sorted(set(block.turns) ^ set(expected))[:5] or "contents"
+            self._fault("replay", f"{_shown(owner)}: memory and replay differ: {differing}")
+        if sum(len(session.seqs) for session in block.sessions.values()) != block.total_turns:
+            self._fault("replay", f"{_shown(owner)}: the sessions do not add up to {block.total_turns} turns")
+        self._report.seen("owners")
+        self._report.seen("turns", block.total_turns)
+        self._report.seen("facts", len(block.facts))
+        self._report.seen("summaries", len(block.summaries))
+
+    def _index(self, owner: str, stored: StoredOwner) -> None:
+        """The columns of a row say what its body says; no vector is of a turn that is not there."""
+        bodies = {turn.seq: turn for turn in stored.turns}
+        for line in stored.index:
+            turn = bodies.get(line.seq)
+            if turn is not None and (turn.session, turn.id, turn.created_at) != (
+                line.session,
+                line.id,
+                line.created_at,
+            ):
+                self._fault("row", f"{_shown(owner)}: the columns of turn {line.seq} contradict its body")
+        for seq in {one.turn_seq for one in stored.vectors} - bodies.keys():
+            self._fault("orphan", f"{_shown(owner)}: vectors of turn {seq}, which is not there")
+
+
+def replayed(stored: StoredOwner, tail: list[Record]) -> dict[int, Turn]:
+    """The owner's turns, by nothing but the records in their order."""
+    turns = {turn.seq: turn for turn in stored.turns}
+    for record in tail:
+        match record:
+            case TurnPut(turn=turn):
+                if turn.rev == turn.seq or turn.seq in turns:
+                    turns[turn.seq] = turn
+            case TurnGone(turn_seq=turn_seq):
+                turns.pop(turn_seq, None)
+            case SessionGone(session=session):
+                turns = {seq: turn for seq, turn in turns.items() if turn.session != session}
+            case UserGone():
+                turns = {}
+            case _:
+                pass
+    return turns
+
+
+def _shown(owner: str) -> str:
+    one = Owner.from_key(owner)
+    return f"user {one.user!r} of tenant {one.tenant!r}"

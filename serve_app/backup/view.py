@@ -1,0 +1,152 @@
+"""A shard as it lies in the store, read from outside: one version of its table, and the log's tail behind it.
+
+Reads only, and beside a running service, too: where that folds and drops segments between the two looks, both are
+looked at again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from serve_app.backup.layout import LOG, TABLES, Layout, Shape, log_folder, table_name
+from serve_app.core import Fact, Summary, Turn
+from serve_app.errors import StoreUnavailable
+from serve_app.ports import Rows, Vectors
+from serve_app.records import Erasure, ErasureDone, Record, UserGone, decode_record
+from serve_app.stores.block import Block
+from serve_app.stores.places import Place, read
+from serve_app.stores.replay import Damage, replay
+from serve_app.stores.rows import StoredOwner
+from serve_app.stores.segment import Entry
+from serve_app.stores.table_reader import TableReader
+
+LOOKS = 4
+"""At table and log together, while a running service keeps changing them, before a hole counts as one."""
+
+ALL_TURNS = 1 << 40
+"""So that every turn of an owner is read, not only those that a service would keep in memory."""
+
+OWNED = frozenset({"turn", "fact", "summary"})
+
+
+class PlaceSegments:
+    """A `SegmentStore` that only reads: it shares the folder with a service and touches nothing there."""
+
+    def __init__(self, place: Place, folder: str) -> None:
+        self._place = place
+        self._folder = folder
+
+    def names(self) -> list[str]:
+        blobs = self._place.list(self._folder)
+        return [name for blob in blobs if not (name := blob.path.rpartition("/")[2]).startswith(".")]
+
+    def read(self, name: str) -> bytes:
+        return read(self._place, f"{self._folder}/{name}")
+
+    def create(self, name: str, data: bytes) -> None:
+        raise StoreUnavailable("this log is opened for reading")
+
+    def delete(self, names: Sequence[str]) -> None:
+        raise StoreUnavailable("this log is opened for reading")
+
+    def replace(self, name: str, data: bytes, keep_as: str) -> None:
+        raise StoreUnavailable("this log is opened for reading")
+
+
+class Content(msgspec.Struct, frozen=True):
+    """All that one owner has, whichever part of the store it comes from. Vectors: how many each turn has."""
+
+    turns: dict[int, Turn]
+    facts: dict[str, list[Fact]]
+    summaries: dict[str, list[Summary]]
+    vectors: dict[int, int]
+
+
+class ShardView:
+    """One shard at one moment. `fault` is what replaying the log met, `entries` what it gave."""
+
+    def __init__(
+        self, number: int, shape: Shape, table: TableReader, folded_seq: int, entries: Sequence[Entry], last_seq: int
+    ) -> None:
+        self.number = number
+        self.table = table
+        self.folded_seq = folded_seq
+        self.last_seq = last_seq
+        self.records: list[Record] = [decode_record(entry.payload) for entry in entries]
+        self.damage: Damage | None = None
+        self._shape = shape
+        self._of_owner: dict[str, list[Record]] = defaultdict(list)
+        for record in self.records:
+            self._of_owner[record.owner].append(record)
+
+    def owners(self) -> list[str]:
+        """Of the table and of the tail, sorted."""
+        found = {row["owner"] for row in self.table.columns(["owner", "kind"]) if row["kind"] in OWNED}
+        return sorted(found | {owner for owner in self._of_owner if owner})
+
+    def stored(self, owner: str) -> StoredOwner:
+        return self.table.load(owner, ALL_TURNS)
+
+    def tail(self, owner: str) -> list[Record]:
+        return self._of_owner.get(owner, [])
+
+    def block(self, owner: str, stored: StoredOwner) -> Block:
+        """As a service that starts now would rebuild it."""
+        block = Block(owner, self._shape.version, NoVectors(), ALL_TURNS)
+        block.restore(stored, self.folded_seq)
+        for record in self.tail(owner):
+            block.apply(record)
+        return block
+
+    def content(self, owner: str) -> Content:
+        block = self.block(owner, self.stored(owner))
+        parts = {seq: parts for seq, (_, parts) in block.vectors.items()}
+        return Content(block.turns, block.facts, block.summaries, parts)
+
+    def overtaken(self) -> bool:
+        """Whether a service has written a newer version of the table since this one was opened."""
+        return self.table.newest() != self.table.version()
+
+    def erasures(self) -> dict[str, Erasure]:
+        found = {erasure.id: erasure for erasure in self.table.erasures()}
+        later = [record.erasure for record in self.records if isinstance(record, UserGone | ErasureDone)]
+        return found | {erasure.id: erasure for erasure in later}
+
+
+def open_shard(layout: Layout, shape: Shape, number: int) -> ShardView:
+    """Raises StorageTrouble, NotFound, DecodeError for an entry that is no record."""
+    segments = PlaceSegments(layout.place(LOG), log_folder(number))
+    for look in range(LOOKS):
+        table = TableReader(layout.tables[TABLES], table_name(number), shape.version, layout.options)
+        folded_seq = table.folded_seq()
+        found = replay(segments, folded_seq)
+        if found.damage is None or found.damage.kind != "hole" or look == LOOKS - 1:
+            break
+    view = ShardView(number, shape, table, folded_seq, found.entries, found.last_seq)
+    view.damage = found.damage
+    return view
+
+
+class NoVectors:
+    """A `HotIndex` that keeps nothing: whoever only asks which turns have vectors does not need them."""
+
+    def add(self, owner: str, rows: Rows, vectors: Vectors) -> None:
+        pass
+
+    def remove(self, owner: str, rows: Rows) -> int:
+        return len(rows)
+
+    def search(self, owner: str, query: Vectors, k: int) -> tuple[Rows, Vectors]:
+        raise NotImplementedError("there are no vectors here")
+
+    def products(self, owner: str, query: Vectors) -> tuple[Rows, Vectors]:
+        raise NotImplementedError("there are no vectors here")
+
+    def drop(self, owner: str) -> None:
+        pass
+
+    def count(self, owner: str) -> int:
+        return 0
