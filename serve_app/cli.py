@@ -186,6 +186,16 @@ def bench_core(args: argparse.Namespace) -> int:
     return 1 if missed or broken or measured["left_behind"] else 0
 
 
+def bench_scale(args: argparse.Namespace) -> int:
+    from benchmarks import scale, scale_table
+
+    names = ("clients", "phases", "data", "port", *(() if args.quick else ("users", "turns", "first")))
+    base = scale.QUICK if args.quick else scale.Options()
+    measured = scale.measure(scale.sized(base, **{name: getattr(args, name) for name in names}))
+    _finish(args, measured, scale_table.table(measured))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -196,6 +206,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "bench recall": bench_recall,
     "bench latency": bench_latency,
     "bench core": bench_core,
+    "bench scale": bench_scale,
 }
 
 
