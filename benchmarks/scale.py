@@ -95,11 +95,19 @@ def measure(options: Options) -> Json:
             folder = options.data
             folder.mkdir(parents=True, exist_ok=True)
         run = Run(options, folder, Ports(options.port).take(), programs)
-        run.told = {"turns": options.turns, "users": options.users, "machine": {"cores": os.cpu_count()}}
+        run.told = _told_before(folder) | {"turns": options.turns, "users": options.users}
+        run.told |= {"machine": {"cores": os.cpu_count()}}
         run.start()
         for phase in options.phases:
             run.keep(phase, _PHASES[phase](run))
     return run.told
+
+
+def _told_before(folder: Path) -> Json:
+    """What earlier phases on the same store found."""
+    kept = folder / RESULT
+    told: Json = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    return told
 
 
 # ---- ingest
