@@ -106,6 +106,14 @@ class Program:
         weighed = [_pss_bytes(process) for process in self._processes()]
         return sum(weighed) or None
 
+    def written_bytes(self) -> int:
+        """What the tree has sent to storage so far, as the system counts it; 0 where it does not tell."""
+        return sum(map(_written_bytes, self._processes()))
+
+    def kill(self) -> None:
+        """SIGKILL, to everything at once."""
+        self._kill()
+
     def _processes(self) -> Iterator[Path]:
         """Everything alive that carries the mark."""
         wanted = f"{MARK}={self._mark}".encode()
@@ -133,10 +141,10 @@ class Program:
 class Service(Program):
     """`memstrata serve` on a store of its own. `start_s` and `idle_bytes` are taken when it is ready."""
 
-    def __init__(self, engine: str, folder: Path, port: int) -> None:
+    def __init__(self, engine: str, folder: Path, port: int, config: Path | None = None) -> None:
         self._data, self._port = folder / f"data-{engine}", port
         words = [sys.executable, "-m", "serve_app.cli", "serve", "--engine", engine]
-        words += ["--data", str(self._data), "--port", str(port)]
+        words += ["--data", str(self._data), "--port", str(port), *(["--config", str(config)] if config else [])]
         super().__init__(f"the service on the {engine} engine", words, folder / f"{engine}.log")
         self.start_s = 0.0
         self.idle_bytes: int | None = None
@@ -157,6 +165,10 @@ class Service(Program):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def data(self) -> Path:
+        return self._data
 
     @property
     def target(self) -> Target:
@@ -201,6 +213,14 @@ def _pss_bytes(process: Path) -> int:
         for line in (process / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) << 10
+    return 0
+
+
+def _written_bytes(process: Path) -> int:
+    with contextlib.suppress(OSError):
+        for line in (process / "io").read_text().splitlines():
+            if line.startswith("write_bytes:"):
+                return int(line.split()[1])
     return 0
 
 

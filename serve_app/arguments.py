@@ -37,6 +37,12 @@ Starts the service on each engine with a store of its own, and beside it the cei
 does nothing else. Prints one table an engine; see docs/performance.md. Takes some minutes, with --quick about one."""
 
 
+SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
+SCALE_FORM = """\
+Starts a service on a store of its own, with an encoder that costs next to nothing, and fills it. A million turns take
+some ten minutes and three gigabytes of disk; each phase is kept in scale.json as soon as it is done."""
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Tells the defaults, but not that of an option that is off or empty."""
 
@@ -71,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     _recall(_measured(suites.add_parser("recall", help="how many of the turns that answer a query are found")))
     _latency(_measured(suites.add_parser("latency", help="how long one client waits")))
     _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
+    _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
     return whole
 
 
@@ -198,6 +205,24 @@ def _core(command: argparse.ArgumentParser) -> None:
     command.add_argument("--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not how fast")
     command.add_argument("--bars", action="store_true", help="exit 1 if a bar is missed")
     _json(command).set_defaults(command="bench core")
+
+
+def _scale(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--users", type=int, default=5_000, help="users, each with as many turns")
+    command.add_argument("--turns", type=int, default=1_000_000, help="turns of all users together")
+    command.add_argument("--first", type=int, default=100_000, help="turns after which searches are timed first")
+    command.add_argument("--clients", type=int, default=4, help="clients that write")
+    command.add_argument(
+        "--phases",
+        type=lambda text: tuple(text.split(",")),
+        default=",".join(SCALE_PHASES),
+        metavar=",".join(SCALE_PHASES),
+        help="what is measured, in this order",
+    )
+    command.add_argument("--data", type=Path, help="folder that stays, with scale.json; else one that goes")
+    command.add_argument("--port", type=int, default=0, help="first port that may be used (0: any that is free)")
+    command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how much it costs")
+    _json(command).set_defaults(command="bench scale")
 
 
 def _engines(text: str) -> tuple[str, ...]:

@@ -201,6 +201,16 @@ def of_store(args: argparse.Namespace) -> int:
     return 0 if done.done else 1
 
 
+def bench_scale(args: argparse.Namespace) -> int:
+    from benchmarks import scale, scale_table
+
+    names = ("clients", "phases", "data", "port", *(() if args.quick else ("users", "turns", "first")))
+    base = scale.QUICK if args.quick else scale.Options()
+    measured = scale.measure(scale.sized(base, **{name: getattr(args, name) for name in names}))
+    _finish(args, measured, scale_table.table(measured))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -215,6 +225,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "bench recall": bench_recall,
     "bench latency": bench_latency,
     "bench core": bench_core,
+    "bench scale": bench_scale,
 }
 
 

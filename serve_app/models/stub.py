@@ -23,8 +23,11 @@ __all__ = ["HashEmbedder"]
 MAX_TOKENS = 128
 """Words that one vector stands for."""
 
-WORD_WEIGHT, NGRAM_WEIGHT, NGRAM = 3.0, 1.0, 3
+WORD_WEIGHT, NGRAM_WEIGHT, NGRAM = 3, 1, 3
 """A shared word counts more than a shared run of NGRAM characters."""
+
+GRAMS_MAX = 120
+"""Of one word: what they add fits eight bits, whatever they are."""
 
 WORDS_REMEMBERED = 16_384
 """Words whose features are kept: hashing them anew took most of the time."""
@@ -54,8 +57,9 @@ class HashEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.zeros((len(texts), self._version.dimension), np.float32)
         for vector, text in zip(vectors, texts, strict=True):
-            codes, added = _features(text)
-            vector += np.bincount(codes % len(vector), added, len(vector))
+            words = [match.group() for match, _ in zip(WORDS.finditer(text.lower()), range(MAX_TOKENS), strict=False)]
+            if words:
+                vector += np.sum([_of_word(word, len(vector)) for word in words], axis=0)
             if not vector.any():  # nothing to hash, or signs that cancelled: still a unit vector
                 vector[0] = 1.0
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -72,19 +76,13 @@ class HashEmbedder:
         return [sum(1 for _ in WORDS.finditer(text)) for text in texts]
 
 
-def _features(text: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The codes of the words that `embed` reads, each whole and as n-grams, and what each adds: its sign is a bit."""
-    words = [match.group() for match, _ in zip(WORDS.finditer(text.lower()), range(MAX_TOKENS), strict=False)]
-    if not words:
-        return np.empty(0, np.int64), np.empty(0)
-    codes, added = zip(*map(_features_of_word, words), strict=True)
-    return np.concatenate(codes), np.concatenate(added)
-
-
 @lru_cache(WORDS_REMEMBERED)
-def _features_of_word(word: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _of_word(word: str, dimension: int) -> NDArray[np.int8]:
+    """What a word adds to a vector: itself and its n-grams, each at a place and with a sign from its code."""
     padded = f"<{word}>"
-    grams = [padded[start : start + NGRAM] for start in range(len(padded) - NGRAM + 1)]
-    codes = np.array([zlib.crc32(feature.encode()) for feature in (word, *grams)], np.int64)
-    weights = np.array([WORD_WEIGHT, *[NGRAM_WEIGHT] * len(grams)])
-    return codes >> 1, np.where(codes & 1, weights, -weights)
+    grams = [padded[start : start + NGRAM] for start in range(len(padded) - NGRAM + 1)][:GRAMS_MAX]
+    added = np.zeros(dimension, np.int8)
+    for feature, weight in ((word, WORD_WEIGHT), *((gram, NGRAM_WEIGHT) for gram in grams)):
+        code = zlib.crc32(feature.encode())
+        added[(code >> 1) % dimension] += weight if code & 1 else -weight
+    return added
