@@ -39,7 +39,9 @@ OTHER_CLOUDS = ("google_", "azure_")
 
 
 class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the log and the tables lie, by path or address (`s3://bucket/prefix`). Empty: below the data folder.
+    """Where the log, the tables and the cold tables lie, by path or address (`s3://bucket/prefix`).
+
+    Empty: below the data folder.
 
     `options` say how both reach the object store, under one set of names, `S3_OPTIONS`; the same names
     with `aws_` before them are understood too. Without keys here the environment of the process counts
@@ -63,11 +65,14 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] | None = None
     log_uri: str = ""
     tables_uri: str = ""
+    cold_uri: str = ""
     options: dict[str, str] = {}
+    cold_options: dict[str, str] = {}
+    """Of the store of the cold tables; empty: `options`."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option without meaning."""
-        for name in self.options:
+        for name in (*self.options, *self.cold_options):
             if not name.startswith(OTHER_CLOUDS) and _plain(name) not in S3_OPTIONS:
                 raise ValueError(f"options: {name!r} is not known; there are {', '.join(sorted(S3_OPTIONS))}")
 
@@ -75,6 +80,10 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def connection(self) -> dict[str, str]:
         """The options under the names that obstore (log) and LanceDB (tables) both read."""
         return {_plain(name): value for name, value in self.options.items()}
+
+    @property
+    def cold_connection(self) -> dict[str, str]:
+        return {_plain(name): value for name, value in (self.cold_options or self.options).items()}
 
 
 def _plain(name: str) -> str:

@@ -41,6 +41,7 @@ from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
 from serve_app.ports import Embedder, SegmentStore
 from serve_app.records import Record, decode_record
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import Recovery, ShardLog
@@ -224,7 +225,8 @@ class Service:
                 _log.error("shard %d: %s", number, damage)
                 damages.append((number, str(damage)))
             memory = self._settings.memory
-            shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
+            bounds = memory.turns_resident, memory.owner_turns_resident
+            shard = Shard(number, log, table, identity.version, hot, *bounds, cold=self._cold_table(number))
             shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
             self._writers.append(ShardWriter(shard, microseconds, self._committed, meter=metrics))
             opened.callback(self._writers[-1].close)
@@ -245,6 +247,10 @@ class Service:
             if log.damage is None or log.damage.kind != "hole":
                 break
         return Stores(table, folded_seq, log, recovery)
+
+    def _cold_table(self, number: int) -> ColdTable:
+        store = self._settings.store
+        return ColdTable(store.cold_uri or str(self._folder / "cold"), f"shard-{number:04d}", store.cold_connection)
 
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)

@@ -16,9 +16,10 @@ from serve_app.core import Fact, Owner, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.models.stub import HashEmbedder
 from serve_app.stores import where
-from serve_app.stores.lance import COMPACT_FRAGMENTS, RecordTable
+from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import pack_vectors, turn_text
 from serve_app.stores.rows import Row, turn_row
+from serve_app.stores.table import COMPACT_FRAGMENTS
 from serve_app.stores.terms import index_terms
 
 EMBEDDER = HashEmbedder(32)
