@@ -28,6 +28,7 @@ from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
 from serve_app.compress.extractive import EXTRACTIVE_VERSION
+from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
@@ -36,6 +37,7 @@ from serve_app.memory.encoding import Encoding, Queues
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.refresher import Refresher
+from serve_app.memory.retrievals import Retrievals
 from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
@@ -49,8 +51,10 @@ from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.private_file import write_private
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import ShardWriter, microseconds
-from serve_app.write.housekeeping import Housekeeper
+from serve_app.write.hits import Noted, WriteHits
+from serve_app.write.housekeeping import Duty, Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
+from serve_app.write.lifecycle import Demote
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -98,7 +102,7 @@ class Stores(NamedTuple):
 
 
 class Service:
-    """`encoder` and `segments` open the models and the logs; other ones than these are for tests.
+    """`encoder` and `segments` open the models and the logs, `clock` gives the time; other ones are for tests.
 
     `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
     """
@@ -110,12 +114,14 @@ class Service:
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         segments: Callable[[str, Mapping[str, str]], SegmentStore] = open_segments,
         queues: Callable[[Embedder], EncoderQueues] | None = None,
+        clock: Callable[[], int] = microseconds,
     ) -> None:
         self._settings = settings
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_segments = segments
         self._queues_beside = queues
+        self._clock = clock
         self._api: Api | None = None
         self._closing = ExitStack()
 
@@ -151,14 +157,16 @@ class Service:
         opened.callback(queues.close)
         metrics = Metrics()
         self._indexer = Indexer(queues, embedder, meter=metrics)
-        self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
+        self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
         damages = self._open_shards(identity, metrics, opened)
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
         opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
-        housekeeper = Housekeeper(self._writers, settings.fold)
+        noted = {number: Noted() for number in range(identity.shards)}
+        duties: list[Duty] = [WriteHits(noted), Demote(policies, self._clock, noted, topic_lengths)]
+        housekeeper = Housekeeper(self._writers, settings.fold, duties)
         opened.callback(housekeeper.close)
         memory = Memory(
             self._writers,
@@ -168,9 +176,10 @@ class Service:
             {tokenizer.name: tokenizer},
             self._pool,
             settings.memory,
-            microseconds,
+            self._clock,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
+            Retrievals(noted, metrics),
         )
         warm = queues.query(WARM_UP)
         operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
@@ -228,7 +237,7 @@ class Service:
             bounds = memory.turns_resident, memory.owner_turns_resident
             shard = Shard(number, log, table, identity.version, hot, *bounds, cold=self._cold_table(number))
             shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
-            self._writers.append(ShardWriter(shard, microseconds, self._committed, meter=metrics))
+            self._writers.append(ShardWriter(shard, self._clock, self._committed, meter=metrics))
             opened.callback(self._writers[-1].close)
         return damages
 

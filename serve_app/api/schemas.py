@@ -149,5 +149,5 @@ class KeyIn(Body):
 
 
 class MaintenanceIn(Body):
-    action: Literal["fold", "compact"]
+    action: Literal["fold", "compact", "demote"]
     shard: Annotated[int, Meta(ge=0)] | None = None

@@ -32,15 +32,19 @@ from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
+from serve_app.memory.retrievals import Retrievals, Unmetered
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.policies import DefaultPolicies, Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
+from serve_app.retrieve.cold import cold_turns
 from serve_app.retrieve.expand import keywords
-from serve_app.retrieve.search import Answer, Question, search
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.search import Answer, search
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.write.commit import Operation, ShardWriter
+from serve_app.write.hits import Noted
 from serve_app.write.indexer import Indexer
 from serve_app.write.operations import (
     AppendTurns,
@@ -73,8 +77,7 @@ interpreter's lock: so it is done at once."""
 TOKENS_A_RESULT = 80
 """Tokens of a context's budget that cost about as much as one result of a search."""
 
-NO_COLD_TIER = "cold: there is no cold tier yet"
-"""Said in the answer of a search that asked for it."""
+ONLY_COLD = frozenset({"cold"})
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,6 +118,7 @@ class Memory:
         clock: Callable[[], int],
         versions: tuple[str, ...],
         policies: Policies | None = None,
+        retrievals: Retrievals | None = None,
     ) -> None:
         self._writers = writers
         self._indexer = indexer
@@ -126,6 +130,7 @@ class Memory:
         self._clock = clock
         self._versions = versions
         self._policies = policies or DefaultPolicies()
+        self._retrievals = retrievals or Retrievals({number: Noted() for number in range(len(writers))}, Unmetered())
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes
@@ -231,7 +236,7 @@ class Memory:
         if not stands_alone(request):
             query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
             stages.mark("expand")
-        wanted = request.mode != "lexical" and query.strip() != ""
+        wanted = request.mode != "lexical" and query.strip() != "" and request.tiers != ONLY_COLD
         vector, reasons = await self._vector(query, False, started, request.deadline_s) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
@@ -243,9 +248,12 @@ class Memory:
             tiers=request.tiers,
         )
         asked = (request.query, question, vector, stages)
-        found, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
-        missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
-        degradation = Degradation("full", (*reasons, *found.reasons, *missing))
+        if "cold" in request.tiers:  # asks a store, and may wait for it
+            found, words = await self._in_pool(_found, shard, owner.key, *asked)
+        else:
+            found, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
+        self._retrievals.took(shard.number, owner.key, found, [one.turn.seq for one in found.found], self._clock())
+        degradation = Degradation("full", (*reasons, *found.reasons))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
         return SearchAnswer(found.found, query, words, degradation, receipt)
@@ -279,6 +287,8 @@ class Memory:
         size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT)
         asked = (request, vector, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
+        seqs = [one.seq for one in made.context.retrieved]
+        self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
         if request.session is not None and made.summary_expired:
             self._refresher.ask(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
@@ -337,7 +347,11 @@ def _found(
 ) -> tuple[Answer, list[str]]:
     """What answers the question, and the keywords of the query as it was `said`."""
     stages.mark("queue")
-    found = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    loaded, block = not shard.holds(owner), shard.block(owner)
+    cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
+    found = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
+    if loaded:
+        found = msgspec.structs.replace(found, loaded=True)
     words = keywords(said)
     stages.mark("search")
     return found, words

@@ -66,6 +66,11 @@ class Operator:
             found.append(Trouble("encoder", "loading; until then searches are lexical or wait"))
         elif (error := self._warm.exception()) is not None:
             found.append(Trouble("encoder", str(error)))
+        found += [
+            Trouble("cold", trouble, writer.shard.number)
+            for writer in self._writers
+            if (trouble := writer.shard.cold.trouble) is not None
+        ]
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
         if self._indexer.waiting > PENDING_NOTICED:
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))

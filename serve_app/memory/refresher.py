@@ -150,7 +150,7 @@ class Refresher:
             expired = latest is not None and latest.expires_at <= now
             if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns and not expired:
                 return None
-            seqs = index.seqs[-self._options.turns_max :]
+            seqs = block.moved.without_cold(index.seqs)[-self._options.turns_max :]
             read_at = block.applied_seq
         living = [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
         return (living, read_at) if living else None

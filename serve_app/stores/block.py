@@ -55,7 +55,7 @@ SUMMARY_VERSIONS_MAX = 8
 
 
 def resident_turns(total: int, maximum: int) -> int:
-    """How many of an owner's `total` hot turns are resident: as many after a restart as before it, so that searches agree.
+    """How many of an owner's `total` hot turns are resident: after a restart as many as before, so that searches agree.
 
     From `maximum` on it grows by the slack and falls back to `maximum`, again and again.
     """

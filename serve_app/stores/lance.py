@@ -200,7 +200,9 @@ class RecordTable(LanceTable):
             kinds = col("kind").isin(["turn", "chunk"])
             where = every(owned(owner), kinds, col("seq").isin(list(seqs[start : start + KEYS_A_SCAN])))
             part = self._scan(where, [*_PLAIN, self._vector])
-            packed = [None if one is None else np.asarray(one, "<f2").tobytes() for one in part[self._vector].to_pylist()]
+            packed = [
+                None if one is None else np.asarray(one, "<f2").tobytes() for one in part[self._vector].to_pylist()
+            ]
             plain = part.select(_PLAIN).to_pylist()
             found += [Row(**row, vector=vector) for row, vector in zip(plain, packed, strict=True)]
         return found
@@ -215,14 +217,11 @@ class RecordTable(LanceTable):
             found |= {row["seq"]: msgspec.msgpack.decode(row["body"], type=Stub) for row in rows}
         return found
 
-    def with_stubs(self, owners: Sequence[str]) -> set[str]:
-        """Those of these owners of whom something is in the cold table."""
-        found: set[str] = set()
-        for start in range(0, len(owners), KEYS_A_SCAN):
-            mine = col("owner").isin(list(owners[start : start + KEYS_A_SCAN]))
-            cold = self._scan(every(mine, of_kind("turn"), col("tier") == lit(COLD)), ["owner"])
-            found |= set(pc.unique(cold["owner"]).to_pylist())
-        return found
+    def any_stub(self, rows: Where) -> bool:
+        """Whether one of these rows is that of a cold turn."""
+        where = every(rows, of_kind("turn"), col("tier") == lit(COLD))
+        found = self._read(lambda: self._table.search().where(where).select(["seq"]).limit(1).to_arrow())
+        return bool(found.num_rows)
 
     def arrived_at(self, owner: str, seq: int) -> int:
         """When a turn came that went cold; 0 where it is not there."""

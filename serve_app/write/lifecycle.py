@@ -57,9 +57,7 @@ class MoveTurns(Operation):
             return 0
         unfolded, held = draft.shard.unfolded_of(self.owner), set(index.seqs)
         going = tuple(
-            seq
-            for seq in self.turn_seqs
-            if seq in held and seq not in unfolded and block.moved.tier(seq) < self.tier
+            seq for seq in self.turn_seqs if seq in held and seq not in unfolded and block.moved.tier(seq) < self.tier
         )
         if going:
             draft.add(TurnsMoved(draft.seq(), self.owner, self.session, self.tier, going))

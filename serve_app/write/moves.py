@@ -2,7 +2,7 @@
 
 Rows go into the cold table, durably, before anything of them leaves the warm one; what was forgotten leaves the cold
 table before the warm one forgets that it was there. Each step can be repeated. The cold store is asked only for
-owners who have, or are about to have, something there.
+owners who have, or are about to have, something there that is concerned.
 """
 
 from __future__ import annotations
@@ -90,13 +90,14 @@ class Moves:
         going = [row for row in stored if row.kind == "turn" and self._moves[row.seq].tier == COLD]
         if going:
             cold.keep(going)
-        owners = {one.owner for one in self._forgotten}
-        there = table.with_stubs(sorted(owners)) | (self._cold_owners & owners) if owners else set()
-        conditions = [one for one in self._forgotten if one.owner in there]
-        for start in range(0, len(conditions), DELETIONS_A_COMMIT):
-            part = conditions[start : start + DELETIONS_A_COMMIT]
-            cold.forget(reduce(where.either, [one.rows for one in part]))
-        return bool(conditions)
+        removed = False
+        for start in range(0, len(self._forgotten), DELETIONS_A_COMMIT):
+            part = self._forgotten[start : start + DELETIONS_A_COMMIT]
+            rows = reduce(where.either, [one.rows for one in part])
+            if table.any_stub(rows) or any(one.owner in self._cold_owners for one in part):
+                cold.forget(rows)
+                removed = True
+        return removed
 
     def chunks_gone(self) -> list[Where]:
         """The further vectors of turns that go cold."""

@@ -71,4 +71,6 @@ class Remembered:
 
     def wants_vectors(self, turn: Turn) -> bool:
         held = self.turns.get(turn.seq)
-        return held is not None and held.rev == turn.rev and turn.seq not in self.vectors and turn.seq not in self.cold()
+        return (
+            held is not None and held.rev == turn.rev and turn.seq not in self.vectors and turn.seq not in self.cold()
+        )

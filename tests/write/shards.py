@@ -17,9 +17,9 @@ from serve_app.models.stub import HashEmbedder
 from serve_app.ports import SegmentStore
 from serve_app.records import Record, TurnVectors, decode_record
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.hot_faiss import FaissHotIndex
-from serve_app.stores.cold import ColdTable
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import pack_vectors
