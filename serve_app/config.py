@@ -43,7 +43,9 @@ OTHER_CLOUDS = ("google_", "azure_")
 
 
 class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the log and the tables lie, by path or address (`s3://bucket/prefix`). Empty: below the data folder.
+    """Where the log, the tables and the cold tables lie, by path or address (`s3://bucket/prefix`).
+
+    Empty: below the data folder.
 
     `options` say how both reach the object store, under one set of names, `S3_OPTIONS`; the same names
     with `aws_` before them are understood too. Without keys here the environment of the process counts
@@ -67,16 +69,24 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] | None = None
     log_uri: str = ""
     tables_uri: str = ""
+    cold_uri: str = ""
     options: dict[str, str] = {}
+    cold_options: dict[str, str] = {}
+    """Of the store of the cold tables; empty: `options`."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option without meaning."""
         _refuse_unknown(self.options)
+        _refuse_unknown(self.cold_options)
 
     @property
     def connection(self) -> dict[str, str]:
         """The options under the names that obstore (log) and LanceDB (tables) both read."""
         return {_plain(name): value for name, value in self.options.items()}
+
+    @property
+    def cold_connection(self) -> dict[str, str]:
+        return {_plain(name): value for name, value in (self.cold_options or self.options).items()}
 
 
 def _refuse_unknown(options: dict[str, str]) -> None:
@@ -116,7 +126,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def layout(self) -> Layout:
         """Where the parts of the store lie."""
-        return Layout.of(self.store_folder, self.store.log_uri, self.store.tables_uri, self.store.connection)
+        return Layout.of(
+            self.store_folder,
+            self.store.log_uri,
+            self.store.tables_uri,
+            self.store.connection,
+            self.store.cold_uri,
+            self.store.cold_connection,
+        )
 
     @property
     def backup_connection(self) -> dict[str, str]:

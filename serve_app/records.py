@@ -121,6 +121,24 @@ class VectorsPut(msgspec.Struct, frozen=True, tag="vectors"):
     items: tuple[TurnVectors, ...]
 
 
+class TurnsMoved(msgspec.Struct, frozen=True, tag="moved"):
+    """Turns of one session left a tier: `tier` 1, they leave memory; 2, their content goes to the cold table."""
+
+    seq: int
+    owner: str
+    session: str
+    tier: int
+    turn_seqs: tuple[int, ...]
+
+
+class Hits(msgspec.Struct, frozen=True, tag="hits"):
+    """When turns of an owner were found last: microseconds by the seq of the turn."""
+
+    seq: int
+    owner: str
+    found_at: dict[int, int]
+
+
 Record = (
     TurnPut
     | TurnGone
@@ -132,10 +150,12 @@ Record = (
     | SummaryPut
     | SummaryGone
     | VectorsPut
+    | TurnsMoved
+    | Hits
 )
 
-DERIVED = (VectorsPut, SummaryPut)
-"""Records that can be made again from the turns."""
+DERIVED = (VectorsPut, SummaryPut, Hits)
+"""Records that can be made again from the turns, or that can be done without."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +25,7 @@ from serve_app.asgi import Receive, Scope, Send
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
 from serve_app.compress.extractive import EXTRACTIVE_VERSION
+from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.errors import InvalidRequest
@@ -33,6 +34,7 @@ from serve_app.memory.following import FollowingOperator
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
+from serve_app.memory.retrievals import Retrievals
 from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
@@ -45,8 +47,10 @@ from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
-from serve_app.write.housekeeping import Housekeeper
+from serve_app.write.hits import Noted, WriteHits
+from serve_app.write.housekeeping import Duty, Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
+from serve_app.write.lifecycle import Demote
 from serve_app.write.shard import Shard
 
 WARM_UP = "warm up"
@@ -60,7 +64,7 @@ class EncoderQueues(Queues, PassageEncoder, Protocol):
 
 
 class Service:
-    """`encoder`, `segments` and `reader` open the models and the logs; other ones than these are for tests.
+    """`encoder`, `segments` and `reader` open the models and the logs, `clock` gives the time; others are for tests.
 
     `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
     """
@@ -73,6 +77,7 @@ class Service:
         segments: OpenSegments = open_segments,
         reader: OpenReader = open_reader,
         queues: Callable[[Embedder], EncoderQueues] | None = None,
+        clock: Callable[[], int] = microseconds,
     ) -> None:
         self._settings = settings
         self._folder = Path(settings.data)
@@ -80,6 +85,7 @@ class Service:
         self._open_segments = segments
         self._open_reader = reader
         self._queues_beside = queues
+        self._clock = clock
         self._api: Api | None = None
         self._closing = ExitStack()
         self._writers: list[ShardWriter] = []
@@ -117,9 +123,10 @@ class Service:
         opened.callback(queues.close)
         metrics = Metrics()
         self._indexer = Indexer(queues, embedder, meter=metrics)
-        self._refresher = Refresher(tokenizer, settings.memory.summary, microseconds)
+        self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
+        noted = {number: Noted() for number in range(identity.shards)}
         start = self._start_following if settings.role == "replica" else self._start_writing
-        operator = start(identity, queues, metrics, policies, opened)
+        operator = start(identity, queues, metrics, policies, noted, opened)
         memory = Memory(
             self._writers,
             self._indexer,
@@ -128,10 +135,11 @@ class Service:
             {tokenizer.name: tokenizer},
             self._pool,
             settings.memory,
-            microseconds,
+            self._clock,
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
             settings.limits.user_turns,
+            Retrievals(noted, metrics),
         )
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
@@ -144,22 +152,29 @@ class Service:
         queues: EncoderQueues,
         metrics: Metrics,
         policies: PolicyFile,
+        noted: Mapping[int, Noted],
         opened: ExitStack,
     ) -> Operator:
         """Take the shards over, and start whatever works on them in the background."""
         settings = self._settings
-        self._writers, damages = open_written(settings, identity, self._open_segments, self._committed, metrics, opened)
+        self._writers, damages = open_written(
+            settings, identity, self._open_segments, self._committed, self._clock, metrics, opened
+        )
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
         opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
-        duties = [Expirer(microseconds, settings.fold.expire_every_s)]
+        duties: list[Duty] = [
+            Expirer(self._clock, settings.fold.expire_every_s),
+            WriteHits(noted),
+            Demote(policies, self._clock, noted, topic_lengths),
+        ]
         housekeeper = Housekeeper(self._writers, settings.fold, duties)
         opened.callback(housekeeper.close)
         holds = ShardHolds([writer.shard for writer in self._writers])
         backups = BackupRunner(
-            settings.layout, settings.backup, settings.backup_connection, policies, holds, microseconds
+            settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
         )
         opened.callback(backups.close)
         warm = queues.query(WARM_UP)
@@ -173,6 +188,7 @@ class Service:
         queues: EncoderQueues,
         metrics: Metrics,
         policies: PolicyFile,
+        noted: Mapping[int, Noted],
         opened: ExitStack,
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""

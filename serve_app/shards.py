@@ -11,16 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.backup.layout import RESTORE_FILE, TABLES, log_folder, table_name
+from serve_app.backup.layout import COLD, RESTORE_FILE, TABLES, log_folder, table_name
 from serve_app.config import Settings
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
 from serve_app.ports import SegmentStore, WatchedSegments
 from serve_app.records import Record, decode_record
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
-from serve_app.stores.lance_followed import FollowedTable
+from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.log import Recovery, ShardLog
 from serve_app.stores.private_file import write_private
 from serve_app.write.commit import ShardWriter, microseconds
@@ -104,6 +105,7 @@ def open_written(
     identity: StoreIdentity,
     open_segments: OpenSegments,
     committed: Committed,
+    clock: Callable[[], int],
     meter: Meter,
     opened: ExitStack,
 ) -> tuple[list[ShardWriter], list[tuple[int, str]]]:
@@ -117,9 +119,11 @@ def open_written(
             _log.error("shard %d: %s", number, damage)
             damages.append((number, str(damage)))
         memory = settings.memory
-        shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
+        bounds = memory.turns_resident, memory.owner_turns_resident
+        cold = ColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
+        shard = Shard(number, log, table, identity.version, hot, *bounds, cold=cold)
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
-        writers.append(ShardWriter(shard, microseconds, committed, meter=meter))
+        writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)
     return writers, damages
 
@@ -151,7 +155,9 @@ def open_followed(
         table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.version, connection)
         segments = open_reader(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         log = FollowedLog(segments, settings.follow.stale_s)
-        shard = Shard(number, log, table, identity.version, hot, memory.turns_resident, memory.owner_turns_resident)
+        bounds = memory.turns_resident, memory.owner_turns_resident
+        cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
+        shard = Shard(number, log, table, identity.version, hot, *bounds, cold=cold)
         followers.append(Follower(shard, log, table, settings.follow))
         opened.callback(followers[-1].close)
         followers[-1].start()

@@ -171,7 +171,7 @@ class KeyIn(Body):
 
 
 class MaintenanceIn(Body):
-    action: Literal["fold", "compact", "expire"]
+    action: Literal["fold", "compact", "expire", "demote"]
     shard: Annotated[int, Meta(ge=0)] | None = None
 
 

@@ -34,13 +34,23 @@ class Layout(msgspec.Struct, frozen=True):
     log_uri: str
     tables: dict[str, str]
     options: dict[str, str]
+    cold_options: dict[str, str] = {}
+    """How the cold tables are reached, where not as the rest."""
 
     @classmethod
-    def of(cls, folder: Path, log_uri: str, tables_uri: str, options: dict[str, str], cold_uri: str = "") -> Layout:
+    def of(
+        cls,
+        folder: Path,
+        log_uri: str,
+        tables_uri: str,
+        options: dict[str, str],
+        cold_uri: str = "",
+        cold_options: dict[str, str] | None = None,
+    ) -> Layout:
         """Addresses that are empty lie below the data folder, as in a service."""
         uris = {TABLES: tables_uri, COLD: cold_uri}
         roots = {name: uri or str(folder / name) for name, uri in uris.items()}
-        return cls(folder, log_uri or str(folder / LOG), roots, options)
+        return cls(folder, log_uri or str(folder / LOG), roots, options, cold_options or {})
 
     def shape(self) -> Shape:
         """Raises InvalidRequest where the folder holds no store."""
@@ -53,7 +63,8 @@ class Layout(msgspec.Struct, frozen=True):
 
     def place(self, root: str) -> Place:
         """Of the log or of a root of tables."""
-        return open_place(self.log_uri if root == LOG else self.tables[root], self.options)
+        options = self.cold_options if root == COLD and self.cold_options else self.options
+        return open_place(self.log_uri if root == LOG else self.tables[root], options)
 
     @property
     def home(self) -> Place:

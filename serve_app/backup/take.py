@@ -13,8 +13,8 @@ shard by shard; a backup that was stopped is taken up at the shard where it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -73,8 +73,11 @@ class ShardHolds:
     def __init__(self, shards: Sequence[Shard]) -> None:
         self._shards = shards
 
-    def files(self, shard: int) -> AbstractContextManager[object]:
-        return self._shards[shard].table.hold.holding()
+    @contextmanager
+    def files(self, shard: int) -> Iterator[None]:
+        one = self._shards[shard]
+        with one.table.hold.holding(), one.cold.hold.holding():
+            yield
 
     def segments(self, shard: int) -> AbstractContextManager[object]:
         log = self._shards[shard].log

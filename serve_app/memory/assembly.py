@@ -26,7 +26,8 @@ from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import Tokenizer
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Found, Question, search
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.search import Answer, Found, search
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 
@@ -54,6 +55,7 @@ class Assembled(msgspec.Struct, frozen=True):
     older: tuple[tuple[str, int], ...] = ()
     summary_expired: bool = False
     found: tuple[Found, ...] = ()
+    search: Answer = Answer([], asked=frozenset())
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -63,6 +65,7 @@ class Answered(msgspec.Struct, frozen=True):
     seq: int
     summary_expired: bool
     found: tuple[Found, ...]
+    search: Answer
 
 
 def answer(
@@ -85,7 +88,7 @@ def answer(
     stages.mark("retrieve")
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
-    return Answered(context, state.seq, state.summary_expired, state.found)
+    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
 
 
 def assemble(
@@ -113,11 +116,13 @@ def _stored(
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
-    block = shard.block(owner)
+    loaded, block = not shard.holds(owner), shard.block(owner)
     as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
     question = _question(request, vector is not None, state.seq, moment)
     answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    if loaded:
+        answer = msgspec.structs.replace(answer, loaded=True)
     found, reasons = answer.found, (*reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
@@ -135,7 +140,7 @@ def _stored(
         hits=tuple(found),
         partners=partners.turns,
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found))
+    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found), answer)
 
 
 def _sent(request: ContextRequest, moment: Moment) -> tuple[Turn, ...]:

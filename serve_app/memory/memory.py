@@ -34,17 +34,21 @@ from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
+from serve_app.memory.retrievals import Retrievals, Unmetered
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.policies import DefaultPolicies, Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
+from serve_app.retrieve.cold import cold_turns
 from serve_app.retrieve.expand import keywords
-from serve_app.retrieve.search import Answer, Question, search
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.search import Answer, search
 from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Operation, ShardWriter
+from serve_app.write.hits import Noted
 from serve_app.write.indexer import Indexer
 from serve_app.write.operations import (
     AppendTurns,
@@ -77,8 +81,7 @@ interpreter's lock: so it is done at once."""
 TOKENS_A_RESULT = 80
 """Tokens of a context's budget that cost about as much as one result of a search."""
 
-NO_COLD_TIER = "cold: there is no cold tier yet"
-"""Said in the answer of a search that asked for it."""
+ONLY_COLD = frozenset({"cold"})
 
 
 class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,6 +126,7 @@ class Memory:
         versions: tuple[str, ...],
         policies: Policies | None = None,
         user_turns: int | None = None,
+        retrievals: Retrievals | None = None,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
@@ -136,6 +140,7 @@ class Memory:
         self._versions = versions
         self._policies = policies or DefaultPolicies()
         self._user_turns = user_turns
+        self._retrievals = retrievals or Retrievals({number: Noted() for number in range(len(writers))}, Unmetered())
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes
@@ -282,7 +287,8 @@ class Memory:
         if not stands_alone(request):
             query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
             stages.mark("expand")
-        wanted = request.mode != "lexical" and query.strip() != "" and "turn" in request.filters.kinds
+        words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
+        wanted = not words_alone and query.strip() != ""
         vector, reasons = await self._vector(query, False, started, request.deadline_s) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
@@ -294,9 +300,13 @@ class Memory:
             tiers=request.tiers,
         )
         asked = (request.query, question, vector, stages)
-        found, lacking, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
-        missing = (NO_COLD_TIER,) if "cold" in request.tiers else ()
-        degradation = Degradation("full", (*reasons, *lacking, *missing, *shard.doubts))
+        if "cold" in request.tiers:  # asks a store, and may wait for it
+            found, answer, words = await self._in_pool(_found, shard, owner.key, *asked)
+        else:
+            found, answer, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
+        seqs = [one.turn.seq for one in answer.found]
+        self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
+        degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
         return SearchAnswer(found, query, words, degradation, receipt)
@@ -331,6 +341,8 @@ class Memory:
         size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT)
         asked = (request, vector, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
+        seqs = [one.seq for one in made.context.retrieved]
+        self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
         if request.session is not None and made.summary_expired:
             self._refresher.ask(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
@@ -386,17 +398,20 @@ class Memory:
 
 def _found(
     shard: Shard, owner: str, said: str, question: Question, vector: Vector | None, stages: Stages
-) -> tuple[list[Result], tuple[str, ...], list[str]]:
-    """What answers the question, why it may not be all, and the keywords of the query as it was `said`."""
+) -> tuple[list[Result], Answer, list[str]]:
+    """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
     stages.mark("queue")
-    block, kinds = shard.block(owner), question.filters.kinds
+    loaded, block, kinds = not shard.holds(owner), shard.block(owner), question.filters.kinds
     answer = Answer([])
     if "turn" in kinds:
-        answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+        cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
+        answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
+    if loaded:
+        answer = msgspec.structs.replace(answer, loaded=True)
     words = keywords(said)
     stages.mark("search")
-    return found, answer.reasons, words
+    return found, answer, words
 
 
 def _mode(request: SearchRequest, lacks_vector: bool) -> Mode:

@@ -164,6 +164,11 @@ class WritingOperator(Operator):
             if (waiting := writer.shard.log.waiting) is not None
         ]
         found += self._encoder_troubles()
+        found += [
+            Trouble("cold", trouble, writer.shard.number)
+            for writer in self._writers
+            if (trouble := writer.shard.cold.trouble) is not None
+        ]
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
         if self._backups.trouble is not None:
             found.append(Trouble("backup", self._backups.trouble))

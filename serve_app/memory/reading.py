@@ -169,6 +169,8 @@ def seq_at(shard: Shard, block: Block, instant: int) -> int:
 
 
 def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
+    if block.moved.is_cold(seq):
+        return shard.table.arrived_at(block.key, seq)
     resident = block.turns.get(seq)
     found = [resident] if resident else shard.turns(block.key, [seq])
     return found[0].arrived_at if found else 0
@@ -180,9 +182,9 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
         index = block.sessions.get(session) if session is not None else None
         seqs = index.seqs[: bisect.bisect_right(index.seqs, seq)] if index else []
-        window = seqs[-WINDOW_TURNS_MAX:]
+        window = block.moved.without_cold(seqs)[-WINDOW_TURNS_MAX:]
         resident = [block.turns[one] for one in window if one in block.turns]
-        older = _before_window(index, window[0]) if index and window else ()
+        older = _outside_window(index, block, window, seq) if index else ()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
     newest = resident if len(resident) == len(window) else shard.turns(block.key, window)
@@ -191,11 +193,12 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
     return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired)
 
 
-def _before_window(index: SessionIndex, first: int) -> tuple[tuple[str, int], ...]:
-    """(id, seq) of the newest turns before `first`, oldest first."""
+def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> tuple[tuple[str, int], ...]:
+    """(id, seq) of the newest turns up to `seq` that come before the window or are cold, oldest first."""
+    first, cold = window[0] if window else seq + 1, block.moved.is_cold
     newest_first = ((turn_id, index.ids[turn_id]) for turn_id in reversed(index.ids))
-    older = islice((pair for pair in newest_first if pair[1] < first), OLDER_LISTED_MAX)
-    return tuple(older)[::-1]
+    outside = (pair for pair in newest_first if pair[1] < first or (pair[1] <= seq and cold(pair[1])))
+    return tuple(islice(outside, OLDER_LISTED_MAX))[::-1]
 
 
 class Partners(msgspec.Struct, frozen=True):
@@ -234,7 +237,11 @@ def _beside(block: Block, turns: Sequence[Turn], as_of: int) -> list[int]:
             place = bisect.bisect_left(index.seqs, turn.seq)
             found.update(index.seqs[max(0, place - PARTNER_REACH) : place + PARTNER_REACH + 1])
     given = {turn.seq for turn in turns}
-    return sorted(seq for seq in found if seq <= as_of and seq not in given and seq not in block.turns)
+    return sorted(seq for seq in found if seq <= as_of and seq not in given and not _at_hand_or_cold(block, seq))
+
+
+def _at_hand_or_cold(block: Block, seq: int) -> bool:
+    return seq in block.turns or block.moved.is_cold(seq)
 
 
 def _calls(turn: Turn) -> set[tuple[str, str]]:

@@ -153,7 +153,7 @@ class Refresher:
             expired = latest is not None and latest.expires_at <= now
             if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns and not expired:
                 return None
-            seqs = index.seqs[-self._options.turns_max :]
+            seqs = block.moved.without_cold(index.seqs)[-self._options.turns_max :]
             read_at = block.applied_seq
         turns = living(shard.turns(owner, seqs), now)
         if not turns and block.changed_seq > read_at:  # all of it was erased under our hands

@@ -68,6 +68,18 @@ class Metrics:
             "memstrata_writes_refused", "Writes turned away at a bound.", ["bound"], registry=self._registry
         )
 
+        self._tier_reads = Counter(
+            "memstrata_tier_reads",
+            "Retrievals that looked into a tier: hot hits were answered by memory alone, others found something there.",
+            ["tier", "result"],
+            registry=self._registry,
+        )
+        self._of_tiers = {
+            (tier, hit): self._tier_reads.labels(tier, "hit" if hit else "miss")
+            for tier in ("hot", "warm", "cold")
+            for hit in (True, False)
+        }
+
     def watch(self, gauges: Gauges) -> None:
         self._registry.register(gauges)
 
@@ -81,6 +93,9 @@ class Metrics:
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()
+
+    def tier_read(self, tier: str, hit: bool) -> None:
+        self._of_tiers[tier, hit].inc()
 
     # ---- what the write path tells, see write/meter.py
 

@@ -1,4 +1,4 @@
-"""Finding turns of one owner: hot first, warm where hot cannot answer. The whole of a search on one page.
+"""Finding turns of one owner: hot first, warm where hot cannot answer, cold where it is asked for.
 
 Plain functions on a block (its lock is taken here); who calls them decides on which thread
 (`Memory._read`). What is asked stands in a frozen `Question`; its vector was computed before.
@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Mode, Tier, Turn
+from serve_app.core import Tier, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
-from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.fuse import Evidence, FusionWeights, Ranking, date_match, rank, speaker_match
+from serve_app.retrieve.fuse import Evidence, Ranking, date_match, rank, speaker_match
+from serve_app.retrieve.question import Question
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
@@ -40,21 +40,10 @@ UNKNOWN = float("nan")
 HOT_ANSWERS = 0.45
 """Where fewer turns than are wanted reach this inner product, hot has too little that is close: warm is asked too."""
 
+BOTH: frozenset[Tier] = frozenset({"hot", "warm"})
+
 TERMS_LOOKED_FOR = 64
 """Distinct terms of a query that hot is checked for, first ones first: each costs a walk over the block."""
-
-
-class Question(msgspec.Struct, frozen=True):
-    """One search. `as_of` is a seq, or None for everything; `now` decides what has expired."""
-
-    query: str
-    mode: Mode
-    k: int
-    now: int
-    filters: Filters = Filters()
-    as_of: int | None = None
-    tiers: frozenset[Tier] = frozenset({"hot", "warm"})
-    weights: FusionWeights = FusionWeights()
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -75,10 +64,14 @@ class Answer(msgspec.Struct, frozen=True):
 
     found: list[Found]
     reasons: tuple[str, ...] = ()
+    asked: frozenset[Tier] = frozenset({"hot"})
+    """The tiers that were looked into."""
+    loaded: bool = False
+    """The owner's memory had to be loaded from the tables for it."""
 
 
 class WarmTable(Protocol):
-    """What search asks of the tables. Both may raise StorageTrouble."""
+    """What search asks of the warm tables. Both may raise StorageTrouble."""
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]: ...
 
@@ -89,6 +82,10 @@ def _all_folded(owner: str) -> Mapping[int, Turn]:
     return {}
 
 
+def _none_cold(block: Block, question: Question) -> list[Turn]:
+    return []
+
+
 def search(
     block: Block,
     question: Question,
@@ -96,21 +93,23 @@ def search(
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
     unfolded: Callable[[str], Mapping[int, Turn]] = _all_folded,
+    cold: Callable[[Block, Question], list[Turn]] = _none_cold,
 ) -> Answer:
     """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
 
-    `unfolded(owner)` gives, by seq, those that the table does not hold yet, or not in their latest state.
+    `unfolded(owner)` gives, by seq, those that the table does not hold yet, or not in their latest state. `cold` is
+    asked where the question names the tier, for those that it may want, see `retrieve/cold.py`.
     """
-    if "hot" not in question.tiers and "warm" not in question.tiers:
-        return Answer([])
+    if "cold" in question.tiers:
+        return _with_cold(block, question, vector, table, older, unfolded, cold)
     hot = _hot(block, question, vector)
     if _hot_answers(block, question, hot):
         return Answer(_with_paths(hot.found[: question.k], question))
     try:
         warm = _warm_turns(block, question, vector, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
-        return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",))
-    return Answer(_with_paths(_merged(hot, warm, question, vector), question))
+        return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH)
+    return Answer(_with_paths(_merged(hot, warm, question, vector), question), asked=BOTH)
 
 
 def _with_paths(found: list[Found], question: Question) -> list[Found]:
@@ -118,6 +117,41 @@ def _with_paths(found: list[Found], question: Question) -> list[Found]:
     if not conditions:
         return found
     return [msgspec.structs.replace(one, matched=matched_paths(conditions, one.turn)) for one in found]
+
+
+def _with_cold(
+    block: Block,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    table: WarmTable,
+    older: Callable[[str, Sequence[int]], list[Turn]],
+    unfolded: Callable[[str], Mapping[int, Turn]],
+    cold: Callable[[Block, Question], list[Turn]],
+) -> Answer:
+    """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
+    others = question.tiers - {"cold"}
+    hot, warm, reasons = _Hot([], []), [], []
+    asked: set[Tier] = {"cold"}
+    if others:
+        asked.add("hot")
+        hot = _hot(block, question, vector)
+    try:
+        if others and not _hot_answers(block, question, hot):
+            asked.add("warm")
+            warm = _warm_turns(block, question, vector, table, older, unfolded)
+    except StorageTrouble as error:
+        reasons.append(f"warm: {error.code}")
+    found: list[Turn] = []
+    try:
+        found = cold(block, question)
+    except StorageTrouble as error:
+        reasons.append(f"cold: {error.code}")
+    if found and others and question.mode == "dense":
+        reasons.append("cold: found by words only, which mode dense leaves out")
+    if not others:
+        question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
+    ranked = _merged(hot, warm, question, vector, found)
+    return Answer(_with_paths(ranked, question), tuple(reasons), frozenset(asked))
 
 
 class _Hot(NamedTuple):
@@ -130,7 +164,7 @@ class _Hot(NamedTuple):
 def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -> _Hot:
     with block.lock:
         n = block.columns.until(question.as_of)
-        k = question.k if len(block.turns) == block.total_turns else max(question.k, WARM_CANDIDATES)
+        k = question.k if block.complete else max(question.k, WARM_CANDIDATES)
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
@@ -211,7 +245,7 @@ def _found(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> li
 
 def _hot_answers(block: Block, question: Question, hot: _Hot) -> bool:
     """Whether the block holds all there is, or enough that is close and every word that is looked for."""
-    if "warm" not in question.tiers or len(block.turns) == block.total_turns:
+    if "warm" not in question.tiers or block.complete:
         return True
     if question.filters.narrow or not question.query.strip():
         return False
@@ -248,7 +282,9 @@ def _warm_turns(
 
 def _not_resident(block: Block, session: str | None) -> list[int]:
     sessions = block.sessions.values() if session is None else filter(None, [block.sessions.get(session)])
-    return [seq for index in list(sessions) for seq in list(index.seqs) if seq not in block.turns]
+    return [
+        seq for index in list(sessions) for seq in block.moved.without_cold(list(index.seqs)) if seq not in block.turns
+    ]
 
 
 def _admitted(block: Block, question: Question, turn: Turn) -> bool:
@@ -256,6 +292,7 @@ def _admitted(block: Block, question: Question, turn: Turn) -> bool:
     return (
         block.holds(turn)
         and turn.seq not in block.turns
+        and not block.moved.is_cold(turn.seq)
         and (question.as_of is None or turn.seq <= question.as_of)
         and not turn.expired(question.now)
         and question.filters.admit(turn, question.now)
@@ -267,10 +304,13 @@ def _merged(
     warm: Sequence[tuple[Turn, float]],
     question: Question,
     vector: NDArray[np.float32] | None,
+    cold: Sequence[Turn] = (),
 ) -> list[Found]:
-    """Both tiers ranked together, by statistics over the two."""
+    """All tiers ranked together, by statistics over all of them."""
     tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found}
     tiers.update({turn.seq: "warm" for turn, _ in warm})
+    tiers.update({turn.seq: "cold" for turn in cold})
+    warm = [*warm, *((turn, UNKNOWN) for turn in cold)]
     turns = {found.turn.seq: found.turn for found in hot.found} | {turn.seq: turn for turn, _ in warm}
     ordered = [turns[seq] for seq in sorted(turns)]
     if not question.query.strip():

@@ -29,11 +29,13 @@ from serve_app.records import (
     SummaryPut,
     TurnGone,
     TurnPut,
+    TurnsMoved,
     TurnVectors,
     UserGone,
     VectorsPut,
 )
 from serve_app.stores.columns import Columns
+from serve_app.stores.moved import MovedTurns
 from serve_app.stores.ownership import live_of
 from serve_app.stores.packing import PACKED_BYTES, unpack_vectors, vector_rows
 from serve_app.stores.rows import StoredOwner, StoredVectors
@@ -55,7 +57,7 @@ SUMMARY_VERSIONS_MAX = 8
 
 
 def resident_turns(total: int, maximum: int) -> int:
-    """How many of an owner's `total` turns are resident: as many after a restart as before it, so that searches agree.
+    """How many of an owner's `total` hot turns are resident: after a restart as many as before, so that searches agree.
 
     From `maximum` on it grows by the slack and falls back to `maximum`, again and again.
     """
@@ -99,6 +101,7 @@ class Block:
         self.total_turns = 0  # resident or not
         self.characters = 0  # of resident turns and facts: how much text a read may have to go through
         self.sessions: dict[str, SessionIndex] = {}
+        self.moved = MovedTurns()
         self.turns: dict[int, Turn] = {}
         self.facts: dict[str, list[Fact]] = {}
         self.summaries: dict[str, list[Summary]] = {}
@@ -119,6 +122,11 @@ class Block:
     def weight(self) -> int:
         """About how much memory this takes, in resident turns; an empty block counts as one."""
         return 1 + len(self.turns) + self.total_turns // INDEXED_A_RESIDENT
+
+    @property
+    def complete(self) -> bool:
+        """Whether memory holds all there is to a read of the hot and warm tiers."""
+        return len(self.turns) + self.moved.cold == self.total_turns
 
     def find(self, session: str, turn_id: str) -> int | None:
         """The seq of a turn, or None."""
@@ -173,6 +181,7 @@ class Block:
         """Take over what the tables hold up to `folded_seq`."""
         for row in stored.index:
             self._add_to_session(row.session, row.id, row.seq, row.created_at)
+            self.moved.put(row.seq, row.tier)
         for turn in stored.turns:
             self._make_resident(turn)
         self._take_vectors([one for one in stored.vectors if one.turn_seq in self.turns])
@@ -193,6 +202,8 @@ class Block:
             case VectorsPut(items=items, version=version):
                 if version == self._version.name:
                     self._put_vectors(items, record.seq)
+            case TurnsMoved(session=session, tier=tier, turn_seqs=seqs):
+                self._move(session, tier, seqs)
             case TurnGone():
                 self._forget_turn(record)
             case SessionGone(session=session):
@@ -218,6 +229,7 @@ class Block:
             return
         self._drop_summaries(turn.session)
         self.changed_seq = turn.rev
+        self.moved.edited(turn.seq)
         if turn.seq in self.turns:
             self._remove_vectors(turn.seq)
             self.columns.replace(self.turns[turn.seq], turn)
@@ -235,12 +247,15 @@ class Block:
             self.expiring[turn.seq] = turn.expires_at
         self._index(turn)
         if len(self.turns) > self._resident_max + self._resident_max // RESIDENT_SLACK:
-            self._let_oldest_go(len(self.turns) - resident_turns(self.total_turns, self._resident_max))
+            hot = self.total_turns - len(self.moved)
+            self._let_oldest_go(len(self.turns) - resident_turns(hot, self._resident_max))
 
     def _index(self, turn: Turn) -> None:
-        """Add to the columns, linked to the turn before it in its session if that is resident."""
+        """Add to the columns, linked to the turn before it in its session, but for moved ones, if that is resident."""
         seqs = self.sessions[turn.session].seqs
         place = bisect.bisect_left(seqs, turn.seq)
+        while place and self.moved.tier(seqs[place - 1]):
+            place -= 1
         previous = seqs[place - 1] if place and seqs[place - 1] in self.turns else None
         self.columns.append(turn, previous)
 
@@ -249,8 +264,21 @@ class Block:
             self.characters -= self.turns.pop(seq).characters
             self.expiring.pop(seq, None)
             self._remove_vectors(seq)
-        self.columns = self.columns.since(next(iter(self.turns)))
+        self._cut_columns()
+
+    def _cut_columns(self) -> None:
+        """Forget the ordinals before the oldest resident turn."""
+        self.columns = self.columns.since(next(iter(self.turns))) if self.turns else Columns()
         self._row_ordinals = None
+
+    def _move(self, session: str, tier: int, seqs: Iterable[int]) -> None:
+        """Let the content of turns go, and keep their places. Those that are gone already are left out."""
+        held = set(self.sessions[session].seqs).intersection(seqs) if session in self.sessions else set()
+        for seq in held:
+            self.moved.put(seq, tier)
+        if resident := sorted(seq for seq in held if seq in self.turns):
+            self._forget_content(resident)
+            self._cut_columns()
 
     def _put_vectors(self, items: Iterable[TurnVectors], seq: int) -> None:
         """All of a record in one call of the index, which costs about as much for many vectors as for one."""
@@ -311,6 +339,7 @@ class Block:
             return
         session.discard(record.turn_id)
         self.total_turns -= 1
+        self.moved.forget([record.turn_seq])
         self._forget_content([record.turn_seq])
         self._drop_summaries(record.session)
         if not session.seqs:
@@ -321,11 +350,13 @@ class Block:
         self.summaries.pop(session, None)
         if gone is not None:
             self.total_turns -= len(gone.seqs)
+            self.moved.forget(gone.seqs)
             self._forget_content(gone.seqs)
         self.changed_seq = seq
 
     def _forget_all(self, seq: int) -> None:
         self.total_turns = self.characters = 0
+        self.moved.clear()
         self.sessions, self.turns, self.expiring = {}, {}, {}
         self.facts, self.summaries, self.vectors = {}, {}, {}
         self.columns, self._row_ordinals = Columns(), None

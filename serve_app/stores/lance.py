@@ -1,154 +1,90 @@
 """The warm tables: one LanceDB table a shard, holding what the log's folded part says.
 
-A row is a turn, a further chunk of a long turn, a version of a fact, a summary, the mark of an
+A row is a turn, a further chunk of a long turn, a version of a fact, a summary, an owner's hits, the mark of an
 owner's last edit or erasure, the state of a user's erasure, the one watermark, or the one mark of the
-last purge. Its key `row` is `seq * ROWS_PER_TURN_MAX + part`; its `rev` is the seq of the record that
-last wrote it, and a merge never replaces a newer `rev`. The watermark is written in the same commit as
-the rows it stands for.
-Filters are expressions, never strings.
+last purge. Its key `row` is `seq * ROWS_PER_TURN_MAX + part`. The watermark is written in the same commit as
+the rows it stands for. A turn that went cold stays as a stub: its place, without its content (`rows.stub_of`).
 """
 
 from __future__ import annotations
 
-import datetime
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import lancedb
-import lancedb.index as index_kinds
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lancedb.expr import col, lit
-from lancedb.query import MatchQuery
 from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion, Turn
-from serve_app.errors import MemstrataError, StorageFull, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
-from serve_app.stores.durable import SyncedFolder, local_folder
-from serve_app.stores.holding import Hold
-from serve_app.stores.owner_rows import HEAVY, LIGHT, stored_owner, turn_seqs
+from serve_app.stores.owner_rows import HEAVY, LIGHT, hot_seqs, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
-from serve_app.stores.rows import Due, Row, StoredOwner, pseudonym
-from serve_app.stores.table_files import OWNER_LAG_ROWS, TableFiles
+from serve_app.stores.rows import COLD, HOT, Due, Row, StoredOwner, Stub, cold_mark, pseudonym
+from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
 from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
-
-T = TypeVar("T")
-
-warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")  # of concurrent readers: see `_read`
-
-TABLES_MAX = 100_000
-"""Tables of one store, a shard each."""
 
 NEVER = 2**63 - 1
 """Later than anything expires."""
 
-WATERMARK_ROW, PURGED_ROW = -1, -2
-ADDED = {"expires_at": "cast(0 as bigint)"}
-"""Columns that tables of older releases lack, and what they hold there."""
-
-INDEXED = frozenset({"owner", "row", "seq", "terms"})
-NEWER = "target.rev < source.rev OR (target.rev = source.rev AND target.vector_seq < source.vector_seq)"
-"""When a merge replaces a row: the source says something newer, or the same with its vector."""
-LOAD_ROWS_MAX = 10_000_000
-"""LanceDB answers ten rows unless told otherwise; a scan of one owner asks for at most this many."""
 LOADED_AT_ONCE = 2_048
 """Rows of an owner up to which all columns are read in one scan; of more the ids first, then the newest content."""
-KEYS_A_SCAN = 1_000
-"""Keys that one scan asks for, which bounds the length of its expression."""
-INDEX_CACHE_BYTES, METADATA_CACHE_BYTES = 32 << 20, 8 << 20
-"""What LanceDB may remember of one table; its own defaults are gigabytes."""
-VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
-READ_ATTEMPTS = 4
-"""A read is run again when a purge takes its files away; purges are seconds apart, so this many are never needed."""
+
+AGES_A_BATCH = 65_536
+"""Rows that a look at the ages of all turns holds at a time."""
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Every error of LanceDB becomes one of this project's: StorageFull or StoreUnavailable."""
-    try:
-        yield
-    except MemstrataError:
-        raise
-    except Exception as error:
-        if "No space left" in str(error) or "os error 28" in str(error):
-            raise StorageFull("no room left for the tables") from error
-        raise StoreUnavailable(f"the tables do not answer: {error}") from error
+class Age(NamedTuple):
+    """When a turn that is not cold came, and the tier it is in."""
+
+    seq: int
+    session: str
+    arrived_at: int
+    tier: int
 
 
-class RecordTable:
+class RecordTable(LanceTable):
     """The table of one shard. Called from any thread; written by the shard's writer only."""
 
+    newer = (
+        "target.rev < source.rev OR (target.rev = source.rev AND "
+        "(target.vector_seq < source.vector_seq OR target.tier < source.tier))"
+    )
+    """The source says something newer, or the same with its vector or in a colder tier."""
+
     def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
-        self._version = version
         self._vector = f"v_{version.name}"
-        self._purge_steps = 0  # odd while a purge is at work
-        self.hold = Hold()
         self._next_expiry: int | None = None  # nothing of this table expires before; None: not looked at yet
         self._merges = 0
-        folder = local_folder(uri)
-        self._files = TableFiles(f"{uri.rstrip('/')}/{name}.lance", options)
-        self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
+        super().__init__(uri, name, options, _schema(self._vector, version.dimension))
         with translated():
-            caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
-            database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
-            self._open(database, name)
+            table = self._open(create=True)
+        assert table is not None
+        self._opened: lancedb.table.Table = table
 
-    def _open(self, database: lancedb.DBConnection, name: str) -> None:
-        if name in database.list_tables(limit=TABLES_MAX).tables:
-            self._table = database.open_table(name)
-            self._add_missing_columns()
-        else:
-            self._table = database.create_table(name, schema=self._schema())
-        if not {column for index in self._table.list_indices() for column in index.columns} >= INDEXED:
-            self._build_indexes()
+    @property
+    def _table(self) -> lancedb.table.Table:
+        return self._opened
 
-    def _schema(self) -> pa.Schema:
-        integers = ["row", "rev", "seq", "created_at", "expires_at", "vector_rev", "vector_seq"]
-        texts = ["kind", "owner", "session", "id", "terms"]
-        vector = pa.list_(pa.float16(), self._version.dimension)
-        return pa.schema(
-            [(name, pa.int64()) for name in integers]
-            + [(name, pa.string()) for name in texts]
-            + [("body", pa.binary()), (self._vector, vector)]
-        )
+    def _added(self) -> Mapping[str, str]:
+        """Turns of a table without arrival times count as having come when it is opened first: none is old at once.
 
-    def _add_missing_columns(self) -> None:
-        """Of a table of an older release. What expires in its rows is never shown, but not looked for either."""
-        missing = ADDED.keys() - set(self._table.schema.names)
-        if missing:
-            self._table.add_columns({name: ADDED[name] for name in sorted(missing)})
+        What expires in rows that do not say so is never shown, but not looked for either.
+        """
+        now = time.time_ns() // 1000
+        values = {"tier": HOT, "arrived_at": now, "expires_at": 0}
+        return {name: f"cast({value} as bigint)" for name, value in values.items()}
 
-    def _build_indexes(self) -> None:
-        for name in sorted(INDEXED - {"terms"}):
-            self._table.create_index(name, config=index_kinds.BTree())
-        self._build_text_index()
-
-    def _build_text_index(self) -> None:
-        """Terms come ready from `terms.index_terms`, so the tables find what memory finds: split at blanks only."""
-        config = index_kinds.FTS(
-            base_tokenizer="whitespace",
-            max_token_length=None,
-            lower_case=False,
-            stem=False,
-            remove_stop_words=False,
-            ascii_folding=False,
-            with_position=False,
-        )
-        self._table.create_index("terms", config=config, replace=True)
+    def _holding(self, where: Where) -> Where:
+        return every(where, col("tier") < lit(COLD))
 
     # ---- writing
-
-    def sync(self) -> None:
-        """Make all that was written so far outlast a power cut. On an object store it does already."""
-        if self._synced is not None:
-            with translated():
-                self._synced.sync()
 
     def merge(self, rows: Sequence[Row], folded_seq: int) -> None:
         """Insert or update `rows` and set the watermark, in one commit."""
@@ -157,96 +93,34 @@ class RecordTable:
         if self._next_expiry is not None:
             self._next_expiry = min([self._next_expiry, *(row.expires_at for row in rows if row.expires_at)])
 
-    def _merge(self, rows: Sequence[Row]) -> None:
-        with translated():
-            (
-                self._table.merge_insert("row")
-                .when_matched_update_all(where=NEWER)
-                .when_not_matched_insert_all()
-                .execute(self._arrow(rows), on_bad_vectors="null")
-            )
-
-    def _arrow(self, rows: Sequence[Row]) -> pa.Table:
-        schema = self._schema()
-        columns = [
-            pa.array([getattr(row, name) for row in rows], schema.field(name).type) for name in schema.names[:-1]
-        ]
-        return pa.table([*columns, self._vectors([row.vector for row in rows])], schema=schema)
-
-    def _vectors(self, packed: Sequence[bytes | None]) -> pa.Array:
-        dimension = self._version.dimension
-        empty = bytes(2 * dimension)
-        values = np.frombuffer(b"".join(one or empty for one in packed), "<f2")
-        missing = pa.array([one is None for one in packed], pa.bool_())
-        return pa.FixedSizeListArray.from_arrays(pa.array(values), dimension, mask=missing)
-
-    def delete(self, where: Where) -> int:
-        """Remove rows; gives their number. Their bytes leave with `purge`."""
-        with translated():
-            return int(self._table.delete(where).num_deleted_rows)  # type: ignore[attr-defined]
-
-    def compact(self) -> None:
-        """Merge small fragments and index what is new, each once enough has gathered; then drop old versions."""
-        with translated():
-            compacted = self._files.compact()
-            if compacted:
-                self._table.checkout_latest()
-            self._index_what_lags(terms_too=compacted)
-            if compacted:
-                self.sync()
-                with self.hold.removing() as may:
-                    if may:
-                        self._files.drop_versions(VERSIONS_KEPT_FOR)
-
-    def _index_what_lags(self, *, terms_too: bool) -> None:
-        """The words of new rows wait for the compaction: merging fragments that an index knows costs it a rewrite."""
-        lagging = [
-            index.name
-            for index in self._table.list_indices()
-            if (index.num_unindexed_rows or 0) > (0 if terms_too else OWNER_LAG_ROWS)
-            and (terms_too or index.columns != ["terms"])
-        ]
-        if lagging:
-            self._files.index(lagging)
-            self._table.checkout_latest()
-
     def purge(self, folded_seq: int) -> None:
-        """Rewrite what holds deleted rows, rebuild the indexes, drop every older version and what no version names.
+        """Take the bytes of what was deleted out of the files.
 
-        Then note that what was erased up to `folded_seq` is gone from the files. Raises StoreUnavailable while the
-        files are held.
+        Then note that what was erased up to `folded_seq` is gone from them.
         """
-        with self.hold.removing() as may:
-            if not may:
-                raise StoreUnavailable("a backup copies this table; what was erased leaves its files after that")
-            self._purge(folded_seq)
-
-    def _purge(self, folded_seq: int) -> None:
-        self._purge_steps += 1
-        try:
-            with translated():
-                self._files.rewrite_deleted()
-                self._table.checkout_latest()
-                self._build_indexes()
-                self.sync()  # before the old files go: the new ones must outlast a power cut
-                self._files.drop_versions(datetime.timedelta(0), unverified=True)
-        finally:
-            self._purge_steps += 1
+        self._rewrite()
         self._merge([Row(row=PURGED_ROW, rev=folded_seq, kind="purged", owner="", seq=folded_seq)])
         self.sync()
 
     def purge_due(self) -> bool:
         """Whether something was edited or erased that the files may still hold."""
-        found = self._scan(col("kind").isin(["mark", "purged"]), ["kind", "seq"]).to_pylist()
-        purged = max((row["seq"] for row in found if row["kind"] == "purged"), default=0)
-        return any(row["seq"] > purged for row in found if row["kind"] == "mark")
+        return self._later("mark", "purged")
+
+    def cold_purge_due(self) -> bool:
+        """The same of the cold table, as this one knows it: it may not answer."""
+        return self._later("cold_changed", "cold_clean")
+
+    def note_cold_clean(self, folded_seq: int) -> None:
+        self._merge([cold_mark(folded_seq, clean=True)])
+        self.sync()
+
+    def _later(self, kind: str, done: str) -> bool:
+        """Whether there is a mark of this kind that is newer than that of its being done."""
+        found = self._scan(col("kind").isin([kind, done]), ["kind", "seq"]).to_pylist()
+        last = max((row["seq"] for row in found if row["kind"] == done), default=0)
+        return any(row["seq"] > last for row in found if row["kind"] == kind)
 
     # ---- reading
-
-    def version(self) -> int:
-        """Changes with every commit."""
-        with translated():
-            return int(self._table.version)
 
     def folded_seq(self) -> int:
         """The seq up to which the log is in this table."""
@@ -265,7 +139,8 @@ class RecordTable:
             return self._stored_owner(whole, whole, resident_max)
         light = rows_of(self._scan(mine, [OWNER, *LIGHT]), *theirs)
         first = _first_resident(light, resident_max)
-        content = either(col("seq") >= lit(first), col("kind").isin(["fact", "summary"]))
+        newest = every(col("seq") >= lit(first), col("tier") == lit(HOT))
+        content = either(newest, col("kind").isin(["fact", "summary"]))
         heavy = self._scan_of(owner, content, [*HEAVY, self._vector])
         return self._stored_owner(light, heavy, resident_max)
 
@@ -275,7 +150,7 @@ class RecordTable:
     def vector_rows(self, owner: str) -> list[int]:
         """The keys of the owner's rows that hold a vector of their turn as it is."""
         where = every(col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
-        rows: list[int] = self._scan_of(owner, where, ["row"])["row"].to_pylist()
+        rows: list[int] = self._scan_of(owner, self._holding(where), ["row"])["row"].to_pylist()
         return rows
 
     def due(self, now: int, limit: int) -> list[Due]:
@@ -302,20 +177,11 @@ class RecordTable:
 
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
-        names = [field for field in Row.__struct_fields__ if field != "vector"]
         found: list[Row] = []
         for start in range(0, len(keys), KEYS_A_SCAN):
-            part = self._scan(col("row").isin(list(keys[start : start + KEYS_A_SCAN])), names)
+            part = self._scan(col("row").isin(list(keys[start : start + KEYS_A_SCAN])), _PLAIN)
             found += [Row(**row) for row in part.to_pylist()]
         return found
-
-    def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
-        """The turns with these seqs that are the owner's, oldest first."""
-        wanted, found = sorted(set(seqs)), []
-        for start in range(0, len(wanted), KEYS_A_SCAN):
-            where = every(of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
-            found += self._scan_of(owner, where, ["seq", "body"]).sort_by("seq")["body"].to_pylist()
-        return [_turn(body) for body in found]
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
         """The owner's turns with the largest inner product, exactly (no vector index), best first."""
@@ -337,23 +203,6 @@ class RecordTable:
         turns = sorted(self.turns(owner, list(best)), key=lambda turn: best[turn.seq], reverse=True)
         return [(turn, best[turn.seq]) for turn in turns]
 
-    def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]:
-        """The owner's turns that hold any of the terms, by the table's BM25."""
-        if not terms:
-            return []
-        where = every(owned(owner), of_kind("turn"))
-        found = self._read(
-            lambda: (
-                self._table.search(MatchQuery(" ".join(terms), "terms"))  # type: ignore[call-arg]
-                .where(where)
-                .select(["seq", "_score"])
-                .limit(k)
-                .to_list()
-            )
-        )
-        scores = {row["seq"]: row["_score"] for row in found}
-        return [(turn, scores[turn.seq]) for turn in self.turns(owner, list(scores))]
-
     def without_vectors(self) -> list[tuple[str, str, int, int]]:
         """(owner, session, seq, rev) of turns whose vectors are still to come."""
         columns = ["owner", "session", "seq", "rev"]
@@ -369,41 +218,98 @@ class RecordTable:
         bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Erasure) for body in bodies]
 
-    def fragments(self) -> int:
-        with translated():
-            return int(self._table.stats()["fragment_stats"]["num_fragments"])  # type: ignore[index]
+    # ---- tiers
 
-    def versions(self) -> int:
-        with translated():
-            return len(self._table.list_versions())
+    def whole(self, owner: str, seqs: Sequence[int]) -> list[Row]:
+        """All rows of these turns of the owner, with their vectors, as they can be merged again."""
+        found: list[Row] = []
+        for start in range(0, len(seqs), KEYS_A_SCAN):
+            kinds = col("kind").isin(["turn", "chunk"])
+            where = every(owned(owner), kinds, col("seq").isin(list(seqs[start : start + KEYS_A_SCAN])))
+            part = self._scan(where, [*_PLAIN, self._vector])
+            packed = [
+                None if one is None else np.asarray(one, "<f2").tobytes() for one in part[self._vector].to_pylist()
+            ]
+            plain = part.select(_PLAIN).to_pylist()
+            found += [Row(**row, vector=vector) for row, vector in zip(plain, packed, strict=True)]
+        return found
 
-    def _scan(self, where: Where, columns: Sequence[str], most: int = LOAD_ROWS_MAX) -> pa.Table:
-        return self._read(lambda: self._table.search().where(where).select(list(columns)).limit(most).to_arrow())
+    def stubs(self, owner: str, seqs: Sequence[int]) -> dict[int, Stub]:
+        """What is left here of those of these turns that went cold, by seq."""
+        found: dict[int, Stub] = {}
+        for start in range(0, len(seqs), KEYS_A_SCAN):
+            part = col("seq").isin(list(seqs[start : start + KEYS_A_SCAN]))
+            where = every(owned(owner), of_kind("turn"), part, col("tier") == lit(COLD))
+            rows = self._scan(where, ["seq", "body"]).to_pylist()
+            found |= {row["seq"]: msgspec.msgpack.decode(row["body"], type=Stub) for row in rows}
+        return found
 
-    def _scan_of(self, owner: str, where: Where, columns: Sequence[str]) -> pa.Table:
-        """One owner's rows: asked for by a filter, and looked at again."""
-        return rows_of(self._scan(every(owned(owner), where), [OWNER, *columns]), owner)
+    def any_stub(self, rows: Where) -> bool:
+        """Whether one of these rows is that of a cold turn."""
+        where = every(rows, of_kind("turn"), col("tier") == lit(COLD))
+        found = self._read(lambda: self._table.search().where(where).select(["seq"]).limit(1).to_arrow())
+        return bool(found.num_rows)
 
-    def _read(self, query: Callable[[], T]) -> T:
-        """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""
-        for _ in range(READ_ATTEMPTS - 1):
-            steps = self._purge_steps
-            try:
-                with translated():
-                    return query()
-            except StoreUnavailable:
-                if steps == self._purge_steps and steps % 2 == 0:
-                    raise
-        with translated():
-            return query()
+    def arrived_at(self, owner: str, seq: int) -> int:
+        """When a turn came that went cold; 0 where it is not there."""
+        found = self._scan(every(owned(owner), of_kind("turn"), col("seq") == lit(seq)), ["arrived_at"])
+        return int(found["arrived_at"][0].as_py()) if found.num_rows else 0
+
+    def oldest(self) -> dict[tuple[str, int], int]:
+        """By owner and tier, when the oldest turn came that is not cold. Reads no bodies, in bounded batches."""
+        found: dict[tuple[str, int], int] = defaultdict(lambda: 1 << 62)
+        where = self._holding(of_kind("turn"))
+        columns = ["owner", "tier", "arrived_at"]
+        batches = self._read(
+            lambda: self._table.search().where(where).select(columns).limit(LOAD_ROWS_MAX).to_batches(AGES_A_BATCH)
+        )
+        for batch in batches:
+            least = pa.Table.from_batches([batch]).group_by(["owner", "tier"]).aggregate([("arrived_at", "min")])
+            for row in least.to_pylist():
+                key = row["owner"], row["tier"]
+                found[key] = min(found[key], row["arrived_at_min"])
+        return found
+
+    def ages(self, owner: str) -> list[Age]:
+        """Of the owner's turns that are not cold, oldest first, without their bodies."""
+        found = self._scan(self._holding(every(owned(owner), of_kind("turn"))), list(Age._fields)).sort_by("seq")
+        return [Age(**row) for row in found.to_pylist()]
+
+    def session_vectors(self, owner: str, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """The first vector of each of these turns that has one."""
+        found: dict[int, NDArray[np.float32]] = {}
+        for start in range(0, len(seqs), KEYS_A_SCAN):
+            part = col("seq").isin(list(seqs[start : start + KEYS_A_SCAN]))
+            where = every(owned(owner), of_kind("turn"), part, col("vector_rev") == col("rev"))
+            for row in self._scan(where, ["seq", self._vector]).to_pylist():
+                if row[self._vector] is not None:
+                    found[row["seq"]] = np.asarray(row[self._vector], np.float32)
+        return found
+
+    def hits(self, owners: Sequence[str]) -> list[Row]:
+        """The row of each of these owners that holds when their turns were found last."""
+        found: list[Row] = []
+        for start in range(0, len(owners), KEYS_A_SCAN):
+            mine = col("owner").isin(list(owners[start : start + KEYS_A_SCAN]))
+            found += [Row(**row) for row in self._scan(every(mine, of_kind("hits")), _PLAIN).to_pylist()]
+        return found
 
 
-def _turn(body: bytes) -> Turn:
-    return msgspec.msgpack.decode(body, type=Turn)
+def _schema(vector: str, dimension: int) -> pa.Schema:
+    integers = ["row", "rev", "seq", "created_at", "arrived_at", "expires_at", "tier", "vector_rev", "vector_seq"]
+    texts = ["kind", "owner", "session", "id", "terms"]
+    return pa.schema(
+        [(name, pa.int64()) for name in integers]
+        + [(name, pa.string()) for name in texts]
+        + [("body", pa.binary()), (vector, pa.list_(pa.float16(), dimension))]
+    )
+
+
+_PLAIN = [field for field in Row.__struct_fields__ if field != "vector"]
 
 
 def _first_resident(light: pa.Table, resident_max: int) -> int:
-    """The seq of the oldest turn that is resident, 0 where all are."""
-    seqs = turn_seqs(light)
+    """The seq of the oldest turn that is resident, 0 where all are that may be."""
+    seqs = hot_seqs(light)
     resident = resident_turns(len(seqs), resident_max)
     return int(seqs[-resident]) if len(seqs) > resident else 0

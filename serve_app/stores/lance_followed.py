@@ -13,8 +13,10 @@ import lancedb
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import StoreUnavailable
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.durable import local_folder
-from serve_app.stores.lance import TABLES_MAX, RecordTable, translated
+from serve_app.stores.lance import RecordTable
+from serve_app.stores.table import translated
 
 T = TypeVar("T")
 
@@ -28,15 +30,17 @@ class FollowedTable(RecordTable):
             raise StoreUnavailable(f"there is no table {name} here: no folder {folder}")
         super().__init__(uri, name, version, options)
 
-    def _open(self, database: lancedb.DBConnection, name: str) -> None:
-        if name not in database.list_tables(limit=TABLES_MAX).tables:
-            raise StoreUnavailable(f"there is no table {name} here")
-        self._table = database.open_table(name)
+    def _open(self, *, create: bool) -> lancedb.table.Table:
+        """As it is: its columns and indexes are the writer's."""
+        database = self._connected()
+        if not self._there(database):
+            raise StoreUnavailable(f"there is no table {self._name} here")
+        return database.open_table(self._name)
 
     def refresh(self) -> int:
         """Read the newest version from now on; gives it."""
         with translated():
-            self._table.checkout_latest()  # type: ignore[no-untyped-call]
+            self._look_again()
             return int(self._table.version)
 
     def _read(self, query: Callable[[], T]) -> T:
@@ -45,3 +49,18 @@ class FollowedTable(RecordTable):
         except StoreUnavailable:
             self.refresh()
             return super()._read(query)
+
+
+class FollowedColdTable(ColdTable):
+    """The cold table as a follower reads it: its newest version at each look, and never changed."""
+
+    def _open(self, *, create: bool) -> lancedb.table.Table | None:
+        database = self._connected()
+        return database.open_table(self._name) if self._there(database) else None
+
+    def _found(self, *, create: bool) -> lancedb.table.Table | None:
+        found = super()._found(create=False)
+        if found is not None:
+            with translated():
+                found.checkout_latest()  # type: ignore[no-untyped-call]
+        return found

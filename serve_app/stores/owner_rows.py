@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from serve_app.core import Fact, Summary, Turn
-from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors
+from serve_app.stores.rows import HOT, StoredOwner, StoredTurn, StoredVectors
 
-LIGHT = ("row", "kind", "seq", "session", "id", "created_at")
+LIGHT = ("row", "kind", "seq", "session", "id", "created_at", "tier")
 """Columns that tell what an owner has; those of every row of the owner are read."""
 
-HEAVY = ("row", "kind", "seq", "rev", "vector_rev", "vector_seq", "body")
+HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "body")
 """Columns that hold content, beside the vectors; those of the newest turns, of facts and of summaries are read."""
 
 _turns = msgspec.msgpack.Decoder(Turn)
@@ -23,9 +23,9 @@ _facts = msgspec.msgpack.Decoder(Fact)
 _summaries = msgspec.msgpack.Decoder(Summary)
 
 
-def turn_seqs(light: pa.Table) -> NDArray[np.int64]:
-    """Of the turns among the rows, in order."""
-    rows = np.asarray(light["seq"])[_of_kind(light, "turn")]
+def hot_seqs(light: pa.Table) -> NDArray[np.int64]:
+    """Of the turns among the rows that may be in memory, in order."""
+    rows = np.asarray(light["seq"])[_of_kind(light, "turn") & _hot(light)]
     return np.sort(rows)
 
 
@@ -33,10 +33,11 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str) -> S
     """`light` holds every row of the owner, `heavy` those with content; turns from seq `first` on become resident."""
     light, heavy = light.sort_by("row"), heavy.sort_by("row")
     seqs, sessions, ids, times = (light[name].to_pylist() for name in ("seq", "session", "id", "created_at"))
+    tiers = light["tier"].to_pylist()
     turns = np.flatnonzero(_of_kind(light, "turn")).tolist()
-    resident = heavy.filter(pa.array(np.asarray(heavy["seq"]) >= first))
+    resident = heavy.filter(pa.array((np.asarray(heavy["seq"]) >= first) & _hot(heavy)))
     return StoredOwner(
-        index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at]) for at in turns),
+        index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
         vectors=tuple(_vectors(resident, vector)),
         facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
@@ -47,6 +48,10 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str) -> S
 
 def _of_kind(rows: pa.Table, kind: str) -> NDArray[np.bool_]:
     return np.fromiter((one == kind for one in rows["kind"].to_pylist()), np.bool_, rows.num_rows)
+
+
+def _hot(rows: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(np.asarray(rows["tier"]) == HOT)
 
 
 def _bodies(rows: pa.Table, kind: str) -> list[bytes]:

@@ -9,7 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import ROWS_PER_TURN_MAX, Fact, Summary, Turn
+from serve_app.core import ROWS_PER_TURN_MAX, Fact, Summary, ToolCall, Turn
+
+HOT, WARM, COLD = 0, 1, 2
+"""The coldest tier that holds a turn: 0 may be in memory, 1 is in the tables alone, 2 in the cold table alone."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -27,6 +30,8 @@ class Row(msgspec.Struct, frozen=True):
     id: str = ""
     created_at: int = 0
     expires_at: int = 0
+    arrived_at: int = 0
+    tier: int = HOT
     terms: str = ""
     body: bytes = b""
     vector_rev: int = 0
@@ -45,9 +50,50 @@ def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
         id=turn.id,
         created_at=turn.created_at,
         expires_at=turn.first_expiry or 0,
+        arrived_at=turn.arrived_at,
         terms=" ".join(terms),
         body=msgspec.msgpack.encode(turn),
     )
+
+
+class Stub(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the warm table keeps of a cold turn's content: enough to know the turn when it is sent again."""
+
+    said: bytes
+    """See `said`."""
+    expires_at: int | None = None
+
+    def expired(self, now: int) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+
+def said(role: str, content: str, data: bytes | None, tool_calls: tuple[ToolCall, ...]) -> bytes:
+    """A digest of what a turn says: of all that has to agree where one is a repetition."""
+    return hashlib.blake2b(msgspec.msgpack.encode((role, content, data, tool_calls)), digest_size=16).digest()
+
+
+def stub_of(row: Row) -> Row:
+    """A turn's row once its content lies in the cold table: it waits for no vector, and no search finds it."""
+    turn = msgspec.msgpack.decode(row.body, type=Turn)
+    left = Stub(said(turn.role, turn.content, turn.data, turn.tool_calls), turn.expires_at)
+    return msgspec.structs.replace(
+        row,
+        tier=COLD,
+        terms="",
+        body=msgspec.msgpack.encode(left),
+        arrived_at=turn.arrived_at,
+        vector=None,
+        vector_rev=row.rev,
+    )
+
+
+COLD_CHANGED_ROW, COLD_CLEAN_ROW = -3, -4
+
+
+def cold_mark(seq: int, *, clean: bool = False) -> Row:
+    """That something left the cold table with the fold up to this seq; or that no such bytes are left in its files."""
+    key, kind = (COLD_CLEAN_ROW, "cold_clean") if clean else (COLD_CHANGED_ROW, "cold_changed")
+    return Row(row=key, rev=seq, kind=kind, owner="", seq=seq)
 
 
 def pseudonym(owner: str) -> str:
@@ -72,6 +118,7 @@ class StoredTurn(msgspec.Struct, frozen=True):
     session: str
     id: str
     created_at: int
+    tier: int = HOT
 
 
 class StoredVectors(msgspec.Struct, frozen=True):

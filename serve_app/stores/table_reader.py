@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import lancedb
@@ -11,7 +10,8 @@ import lancedb
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import NotFound
 from serve_app.stores.durable import local_folder
-from serve_app.stores.lance import INDEX_CACHE_BYTES, METADATA_CACHE_BYTES, TABLES_MAX, RecordTable, translated
+from serve_app.stores.lance import RecordTable
+from serve_app.stores.table import translated
 
 BATCH_ROWS = 4_096
 """Rows in memory at once while all of a table are looked at."""
@@ -23,21 +23,16 @@ class TableReader(RecordTable):
     """
 
     def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
-        self._version = version
-        self._vector = f"v_{version.name}"
-        self._purge_steps = 0
-        self._synced = None
         folder = local_folder(uri)
         if folder is not None and not folder.exists():  # LanceDB would make it
             raise NotFound(f"there is no folder {folder}")
-        with translated():
-            caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
-            database = lancedb.connect(uri, storage_options=dict(options) or None, session=caches)
-            there = name in database.list_tables(limit=TABLES_MAX).tables
-            if there:
-                self._table, self._again = database.open_table(name), partial(database.open_table, name)
-        if not there:
-            raise NotFound(f"there is no table {name} at {uri}")
+        super().__init__(uri, name, version, options)
+
+    def _open(self, *, create: bool) -> lancedb.table.Table:
+        database = self._connected()
+        if not self._there(database):
+            raise NotFound(f"there is no table {self._name} at {self._uri}")
+        return database.open_table(self._name)
 
     def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """These columns of every row, a bounded number of rows at a time."""
@@ -48,4 +43,4 @@ class TableReader(RecordTable):
     def newest(self) -> int:
         """The newest version there is now."""
         with translated():
-            return int(self._again().version)
+            return int(self._connected().open_table(self._name).version)

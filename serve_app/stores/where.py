@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lancedb.expr import Expr, col, lit
 
 Where = Expr
@@ -33,6 +35,10 @@ def of_id(identifier: str) -> Where:
 
 def of_seq(seq: int) -> Where:
     return col("seq") == lit(seq)
+
+
+def of_seqs(seqs: Sequence[int]) -> Where:
+    return col("seq").isin(list(seqs))
 
 
 def either(one: Where, other: Where) -> Where:

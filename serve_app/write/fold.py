@@ -1,7 +1,7 @@
 """Folding: what the log's tail says becomes rows of the table, with the watermark in the same commit.
 
-Deletions go first, then all rows with the watermark. Both can be repeated, so a crash between them
-only means that the fold is done again. A row that is in the table already and gets its vectors now
+The cold table changes first, then deletions go, then all rows with the watermark. Each can be repeated, so a crash
+between them only means that the fold is done again. A row that is in the table already and gets its vectors now
 is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows have been deleted.
 """
 
@@ -18,29 +18,31 @@ from serve_app.records import (
     ErasureDone,
     FactGone,
     FactPut,
+    Hits,
     Record,
     SessionGone,
     SummaryGone,
     SummaryPut,
     TurnGone,
     TurnPut,
+    TurnsMoved,
     TurnVectors,
     UserGone,
     VectorsPut,
 )
 from serve_app.stores import where
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import turn_text
-from serve_app.stores.rows import Row, pseudonym, turn_row
+from serve_app.stores.rows import COLD, HOT, Row, cold_mark, pseudonym, turn_row
 from serve_app.stores.terms import index_terms
 from serve_app.stores.where import Where, every
+from serve_app.write.hits import HitsPlan
+from serve_app.write.moves import DELETIONS_A_COMMIT, Moves
 from serve_app.write.shard import Shard
 
 FOLD_RECORDS_MAX = 4_000
 """Records that one merge takes, which bounds its time and memory; a longer tail takes several."""
-
-DELETIONS_A_COMMIT = 50
-"""Conditions that one delete of the table joins, which bounds the depth of its expression."""
 
 MARK_PART = 1
 """Where the mark of a change lies beside the row of the same record: an erasure has both."""
@@ -55,9 +57,10 @@ def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
         for record in piece:
             planned.take(record)
         with shard.merging:
-            planned.merge_into(shard.table, piece[-1].seq)
+            shard.cold_purge_due |= planned.merge_into(shard.table, shard.cold, piece[-1].seq)
             shard.folded(piece[-1].seq)
     shard.table.compact()
+    shard.cold.tend()
     return shard.folded_seq
 
 
@@ -69,17 +72,30 @@ class FoldPlan:
         self.rows: dict[int, Row] = {}
         self.vectors: dict[int, tuple[int, int, bytes]] = {}  # row -> rev, vector seq, vector
         self.deletions: list[Where] = []
+        self.moves = Moves()
+        self.hits = HitsPlan()
 
-    def merge_into(self, table: RecordTable, folded_seq: int) -> None:
-        for start in range(0, len(self.deletions), DELETIONS_A_COMMIT):
-            table.delete(reduce(where.either, self.deletions[start : start + DELETIONS_A_COMMIT]))
-        stored = [self._with_vector(row) for row in table.rows(list(self.vectors))]
-        table.merge([*filter(None, stored), *self.rows.values()], folded_seq)
+    def merge_into(self, table: RecordTable, cold: ColdTable, folded_seq: int) -> bool:
+        """Gives whether something was removed from the cold table."""
+        moving = self.moves.stored(table)
+        removed = self.moves.change_cold(table, cold, moving)
+        if removed:
+            self._put(cold_mark(folded_seq))
+        deletions = [*self.deletions, *self.moves.chunks_gone()]
+        for start in range(0, len(deletions), DELETIONS_A_COMMIT):
+            table.delete(reduce(where.either, deletions[start : start + DELETIONS_A_COMMIT]))
+        stored = table.rows(sorted({*self.vectors, *(seq * ROWS_PER_TURN_MAX for seq in self.moves.changed)}))
+        changed = {row.row: row for row in filter(None, map(self._with_vector, stored))}
+        changed |= self.moves.moved(moving, changed)
+        tiers = {row.seq: row.tier for row in stored}
+        placed = [self.moves.placed(row, tiers.get(row.seq, HOT)) for row in self.rows.values()]
+        table.merge([*changed.values(), *filter(None, placed), *self.hits.rows(table)], folded_seq)
+        return removed
 
     def _with_vector(self, row: Row) -> Row | None:
         """A stored row with the vector that came since, unless its turn was changed or is in this plan."""
-        rev, seq, vector = self.vectors[row.row]
-        if row.rev != rev or row.row in self.rows:
+        rev, seq, vector = self.vectors.get(row.row, (None, 0, b""))
+        if row.rev != rev or row.row in self.rows or row.tier == COLD:
             return None
         return msgspec.structs.replace(row, vector=vector, vector_rev=rev, vector_seq=seq)
 
@@ -93,12 +109,16 @@ class FoldPlan:
                 self._forget_summaries(owner, session, seq)
                 self._mark_change(owner, seq)
                 self._forget(every(where.owned(owner), where.of_seq(turn_seq)), lambda row: row.seq == turn_seq)
+                self.moves.forget_turn(owner, turn_seq)
             case SessionGone(seq=seq, owner=owner, session=session):
                 rows = every(where.owned(owner), where.of_session(session), where.before(seq))
                 self._forget(rows, lambda row: row.owner == owner and row.session == session)
+                self.moves.forget_session(owner, session, seq)
                 self._mark_change(owner, seq)
             case UserGone(seq=seq, owner=owner, erasure=erasure):
                 self._forget(every(where.owned(owner), where.before(seq)), lambda row: row.owner == owner)
+                self.moves.forget_owner(owner, seq)
+                self.hits.forget_owner(owner)
                 self._mark_change(pseudonym(owner), seq)
                 self._put(_row(seq, "erasure", "", erasure.id, erasure))
             case ErasureDone(seq=seq, erasure=erasure):
@@ -112,6 +132,10 @@ class FoldPlan:
             case SummaryGone(seq=seq, owner=owner, session=session, through=through):
                 self._forget_summaries(owner, session, through + 1)
                 self._mark_change(owner, seq)
+            case TurnsMoved():
+                self.moves.take(record)
+            case Hits():
+                self.hits.take(record)
 
     def _put(self, row: Row) -> None:
         self.rows[row.row] = row
@@ -146,6 +170,7 @@ class FoldPlan:
             self._mark_change(owner, turn.rev)
             chunks = every(where.owned(owner), where.of_seq(turn.seq), where.of_kind("chunk"))
             self._forget(chunks, lambda row: row.seq == turn.seq and row.kind == "chunk")
+            self.moves.edited(owner, turn.seq)
         self._put(turn_row(owner, turn, index_terms(turn_text(turn))))
 
     def _put_vectors(self, record: VectorsPut) -> None:

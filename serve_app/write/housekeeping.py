@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -139,6 +139,22 @@ class Housekeeper:
         except Exception:
             shard.purge_due = True
             raise
+        if not self._cold_purged(number, folded):
+            raise StoreUnavailable(str(shard.cold.trouble))
+
+    def _cold_purged(self, number: int, folded: int) -> bool:
+        """Whether no removed bytes are left in the cold table. A store that does not answer is asked again later."""
+        shard = self._writers[number].shard
+        if not shard.cold_purge_due:
+            return True
+        try:
+            with self._upkeep[number].lock:
+                shard.cold.clean()
+                shard.table.note_cold_clean(folded)
+        except StorageTrouble:  # shown by the cold table as its trouble; hot and warm go on
+            return False
+        shard.cold_purge_due = False
+        return True
 
     def perform(self, name: str, number: int) -> None:
         """Do all of one duty for one shard now; what it has let go leaves the files, too.
@@ -164,35 +180,45 @@ class Housekeeper:
                     self._tend(number, writer.shard)
 
     def _tend(self, number: int, shard: Shard) -> None:
+        shard.evict()
+        upkeep = self._upkeep[number]
+        if shard.log.waiting is not None:
+            self._attempt(self._take_over, number, shard)
+        if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
+            upkeep.trouble, upkeep.failures = NO_WRITES, FAILURES_NOTICED
+            return
+        troubles = [self._attempt(part, number, shard) for part in (self._tend_tables, self._tend_duties)]
+        upkeep.trouble = next(filter(None, troubles), None)
+        upkeep.failures = upkeep.failures + 1 if upkeep.trouble else 0
+
+    def _attempt(self, part: Callable[[int, Shard], None], number: int, shard: Shard) -> str | None:
+        """Do a part of the maintenance; gives what failed. The other parts are done all the same."""
         try:
-            shard.evict()
-            if shard.log.waiting is not None:  # any operation has the writer try to take the shard over
-                self._writers[number].submit(DropSegments()).result()
-            if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
-                self._upkeep[number].trouble = NO_WRITES
-                self._upkeep[number].failures = FAILURES_NOTICED
-                return
-            if shard.table.hold.held:
-                self._fold_if_due(number, shard)
-            elif self._erasing(shard):
-                self._finish_erasures(number, shard)
-            elif self._purge_is_due(number, shard):
-                self.purge_now(number)
-            else:
-                self._fold_if_due(number, shard)
-            self._tend_duties(number)
-            self._upkeep[number].trouble, self._upkeep[number].failures = None, 0
+            part(number, shard)
         except StorageTrouble as error:
-            self._upkeep[number].failures += 1
             if self._upkeep[number].trouble is None:
                 _log.warning("maintenance of shard %d failed, will be tried again: %s", number, error)
-            self._upkeep[number].trouble = str(error)
+            return str(error)
         except Exception as error:  # noqa: BLE001 - a defect in one shard's maintenance must not end that of the others
             _log.exception("maintenance of shard %d failed", number)
-            self._upkeep[number].failures += 1
-            self._upkeep[number].trouble = f"defect: {type(error).__name__}"
+            return f"defect: {type(error).__name__}"
+        return None
 
-    def _tend_duties(self, number: int) -> None:
+    def _take_over(self, number: int, shard: Shard) -> None:
+        """Any operation has the writer try to take the shard over."""
+        self._writers[number].submit(DropSegments()).result()
+
+    def _tend_tables(self, number: int, shard: Shard) -> None:
+        if shard.table.hold.held:
+            self._fold_if_due(number, shard)
+        elif self._erasing(shard):
+            self._finish_erasures(number, shard)
+        elif self._purge_is_due(number, shard):
+            self.purge_now(number)
+        else:
+            self._fold_if_due(number, shard)
+
+    def _tend_duties(self, number: int, shard: Shard) -> None:
         """Each that is due, one part; what has more to do comes again at the next round."""
         tended_at = self._upkeep[number].tended_at
         for name, duty in self._duties.items():
@@ -206,12 +232,16 @@ class Housekeeper:
     def _finish_erasures(self, number: int, shard: Shard) -> None:
         """Those that were running before the purge are done after it."""
         running = [erasure for erasure in list(shard.erasures.values()) if erasure.completed_at is None]
-        self.purge_now(number)
+        if shard.purge_due or shard.tail_length():
+            self.purge_now(number)
+        elif not self._cold_purged(number, shard.folded_seq):
+            return
         for erasure in running:
             self._writers[number].submit(CloseErasure(erasure)).result()
 
     def _purge_is_due(self, number: int, shard: Shard) -> bool:
-        return shard.purge_due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s
+        due = shard.purge_due or shard.cold_purge_due
+        return due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s
 
     def _fold_if_due(self, number: int, shard: Shard) -> None:
         if self._fold_is_due(number, shard):

@@ -32,7 +32,7 @@ from serve_app.records import (
     VectorsPut,
 )
 from serve_app.stores.block import Block
-from serve_app.stores.rows import pseudonym
+from serve_app.stores.rows import Stub, pseudonym, said
 from serve_app.write.commit import Draft, Operation
 from serve_app.write.shard import Shard
 
@@ -127,33 +127,38 @@ class AppendTurns(Operation):
         if draft.shard.block(self.owner).total_turns + new > turns_max:
             raise QuotaExceeded(f"this user may hold {turns_max} turns")
 
-    def _stored(self, draft: Draft) -> dict[str, Turn]:
-        """The stored turns that these would repeat, by id; read at once, since they may lie in the table."""
+    def _stored(self, draft: Draft) -> dict[str, tuple[int, Turn | Stub]]:
+        """The stored turns that these would repeat, by id, with their seqs; read at once: they may lie in the table."""
         block = draft.shard.block(self.owner)
-        found = {block.find(self.session, turn.id) for turn in self.turns if turn.id is not None}
-        seqs = [seq for seq in found if seq is not None]
-        return {turn.id: turn for turn in draft.shard.turns(self.owner, seqs)} if seqs else {}
+        ids = {turn.id: block.find(self.session, turn.id) for turn in self.turns if turn.id is not None}
+        seqs = {seq: turn_id for turn_id, seq in ids.items() if seq is not None}
+        held = draft.shard.held(self.owner, list(seqs)) if seqs else {}
+        return {seqs[seq]: (seq, turn) for seq, turn in held.items()}
 
-    def _append(self, draft: Draft, stored: Mapping[str, Turn], new: NewTurn) -> ItemResult:
+    def _append(self, draft: Draft, stored: Mapping[str, tuple[int, Turn | Stub]], new: NewTurn) -> ItemResult:
         existing = self._existing(draft, stored, new.id)
         if new.id is not None and existing is not None:
-            if says_the_same(existing, new):
-                return ItemResult(new.id, existing.seq, "duplicate")
-            return ItemResult(new.id, existing.seq, "rejected", "id_conflict: this id is stored with other content")
+            seq, turn_or_stub = existing
+            if says_the_same(turn_or_stub, new):
+                return ItemResult(new.id, seq, "duplicate")
+            return ItemResult(new.id, seq, "rejected", "id_conflict: this id is stored with other content")
         turn = self._turn(draft, new)
         draft.add(TurnPut(self.owner, turn))
         return ItemResult(turn.id, turn.seq, "stored")
 
-    def _existing(self, draft: Draft, stored: Mapping[str, Turn], turn_id: str | None) -> Turn | None:
+    def _existing(
+        self, draft: Draft, stored: Mapping[str, tuple[int, Turn | Stub]], turn_id: str | None
+    ) -> tuple[int, Turn | Stub] | None:
         """The turn that has this id. One that has expired is there for nobody: it goes, and leaves its id."""
         if turn_id is None:
             return None
-        turn = draft.new_turns.get((self.owner, self.session, turn_id)) or stored.get(turn_id)
-        if turn is None or turn.seq in draft.gone_turns:
+        new = draft.new_turns.get((self.owner, self.session, turn_id))
+        found = stored.get(turn_id) if new is None else (new.seq, new)
+        if found is None or found[0] in draft.gone_turns:
             return None
-        if not turn.expired(draft.now):
-            return turn
-        draft.add(TurnGone(draft.seq(), self.owner, self.session, turn_id, turn.seq))
+        if not found[1].expired(draft.now):
+            return found
+        draft.add(TurnGone(draft.seq(), self.owner, self.session, turn_id, found[0]))
         return None
 
     def _turn(self, draft: Draft, new: NewTurn) -> Turn:
@@ -180,11 +185,13 @@ class AppendTurns(Operation):
         )
 
 
-def says_the_same(stored: Turn, new: NewTurn) -> bool:
+def says_the_same(stored: Turn | Stub, new: NewTurn) -> bool:
     """Whether a turn sent again is the stored one. Times and metadata may differ: retries fill them in anew.
 
     What has expired of the stored one does not count.
     """
+    if isinstance(stored, Stub):
+        return stored.said == said(new.role, new.content, new.data, new.tool_calls)
     data = new.data
     if stored.fields_gone and data is not None and stored.data != data:
         data = paths.without(data, stored.fields_gone)
@@ -270,7 +277,7 @@ class EraseUser(Operation):
             "vectors": _vectors_of(draft.shard, block),
             "facts": len(block.facts),
             "summaries": sum(map(len, block.summaries.values())),
-            "cold": 0,
+            "cold": block.moved.cold,
             "log_records": draft.shard.tail_of(self.owner),
         }
         identifier = f"er-{draft.shard.number}-{uuid.uuid4().hex}"

@@ -26,14 +26,17 @@ from serve_app.records import (
     SummaryGone,
     TurnGone,
     TurnPut,
+    TurnsMoved,
     UserGone,
     VectorsPut,
 )
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import PACKED_BYTES
+from serve_app.stores.rows import COLD, Stub
 
 LOADS_A_CHECK = 16
 """Loads between two looks at the bound of resident turns. The housekeeper looks, too: blocks grow by appends."""
@@ -60,10 +63,13 @@ class Shard:
         hot: HotIndex,
         turns_resident: int,
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
+        *,
+        cold: ColdTable,
     ) -> None:
         self.number = number
         self.log = log
         self.table = table
+        self.cold = cold
         self.version = version
         self.applied_seq = 0
         self.folded_seq = 0
@@ -71,6 +77,7 @@ class Shard:
         self.pending: dict[int, Pending] = {}  # by the seq of the turn
         self.loads = 0
         self.purge_due = False  # something was edited or erased since the last purge of the table
+        self.cold_purge_due = False  # something was removed from the cold table since its last purge
         self._hot = hot
         self._turns_resident = turns_resident
         self._owner_turns_resident = owner_turns_resident
@@ -91,6 +98,7 @@ class Shard:
         for owner, session, seq, rev in self.table.without_vectors():
             self.pending[seq] = Pending(owner, session, rev)
         self.purge_due = self.table.purge_due()
+        self.cold_purge_due = self.table.cold_purge_due()
         self.take(records)
         self.applied_seq = max(self.applied_seq, folded_seq)
 
@@ -122,7 +130,11 @@ class Shard:
     def at_hand(self, owner: str) -> Block | None:
         """The owner's block if it is here and holds all that there is: reading it waits for no table."""
         block = self._blocks.get(owner)
-        return block if block is not None and len(block.turns) == block.total_turns else None
+        return block if block is not None and block.complete else None
+
+    def holds(self, owner: str) -> bool:
+        """Whether the owner's block is here."""
+        return owner in self._blocks
 
     def _loaded(self, owner: str) -> Block:
         """Beside folds as long as none comes in between, else between two of them."""
@@ -170,7 +182,10 @@ class Shard:
             return True
 
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
-        """The owner's turns with these seqs, oldest first: from memory, else from the tail, else from the table."""
+        """The owner's turns with these seqs, oldest first: from memory, else from the tail, else from the tables.
+
+        The cold table is asked last, for cold turns alone: what is about to go there is in the warm one until it is.
+        """
         block = self.block(owner)
         with block.lock:
             found = {seq: block.turns[seq] for seq in seqs if seq in block.turns}
@@ -178,6 +193,9 @@ class Shard:
             found |= self._turns_in_tail(owner, set(seqs) - found.keys())
         if missing := [seq for seq in seqs if seq not in found]:
             found |= {turn.seq: turn for turn in self.table.turns(owner, missing)}
+            if block.moved.cold:
+                cold = [seq for seq in missing if seq not in found and block.moved.is_cold(seq)]
+                found |= {turn.seq: turn for turn in self.cold.read(owner, cold)}
         return [found[seq] for seq in sorted(found) if block.holds(found[seq])]
 
     def vector_rows(self, owner: str) -> set[int]:
@@ -190,6 +208,29 @@ class Shard:
             item.turn_seq * ROWS_PER_TURN_MAX + part for item in recent for part in range(len(item.vectors) // size)
         )
         return {*self.table.vector_rows(owner), *rows}
+
+    def held(self, owner: str, seqs: Sequence[int]) -> dict[int, Turn | Stub]:
+        """By seq, the owner's turns with these seqs; of cold ones what the warm table knows of them."""
+        block = self.block(owner)
+        cold = [seq for seq in seqs if block.moved.is_cold(seq)]
+        found: dict[int, Turn | Stub] = dict(self.table.stubs(owner, cold)) if cold else {}
+        return found | {turn.seq: turn for turn in self.turns(owner, [seq for seq in seqs if seq not in found])}
+
+    def leaving(self, owner: str) -> list[int]:
+        """Seqs of the owner's turns that are cold and lie in the warm table until the next fold."""
+        with self._lock:
+            moves = [one for one in self._tail_of.get(owner, ()) if isinstance(one, TurnsMoved) and one.tier == COLD]
+        block = self.block(owner)
+        return [seq for one in moves for seq in one.turn_seqs if block.moved.is_cold(seq)]
+
+    def unfolded_of(self, owner: str) -> set[int]:
+        """Seqs of the owner's turns whose latest state is not in the table yet."""
+        with self._lock:
+            return {one.turn.seq for one in self._tail_of.get(owner, ()) if isinstance(one, TurnPut)}
+
+    def tail_records_of(self, owner: str) -> tuple[Record, ...]:
+        with self._lock:
+            return tuple(self._tail_of.get(owner, ()))
 
     def _turns_in_tail(self, owner: str, seqs: set[int]) -> dict[int, Turn]:
         with self._lock:
@@ -260,6 +301,9 @@ class Shard:
                 for item in items:
                     if self.awaits(item.turn_seq, record.owner, item.rev):
                         del self.pending[item.turn_seq]
+            case TurnsMoved(tier=tier, turn_seqs=seqs):
+                for seq in seqs if tier == COLD else ():
+                    self.pending.pop(seq, None)
             case TurnGone(turn_seq=turn_seq):
                 self.pending.pop(turn_seq, None)
                 self.purge_due = True

@@ -24,6 +24,7 @@ class Remembered:
     facts: dict[str, list[Fact]] = field(default_factory=dict)
     summaries: dict[str, list[Summary]] = field(default_factory=dict)
     vectors: dict[int, tuple[int, int]] = field(default_factory=dict)
+    tiers: dict[int, int] = field(default_factory=dict)
     changed_seq: int = 0
 
     def find(self, session: str, turn_id: str) -> Turn | None:
@@ -35,14 +36,28 @@ class Remembered:
     def holding(self, term: str) -> set[int]:
         return {seq for seq, turn in self.turns.items() if term in index_terms(turn_text(turn))}
 
+    def hot(self) -> list[int]:
+        return [seq for seq in self.turns if seq not in self.tiers]
+
+    def cold(self) -> set[int]:
+        return {seq for seq, tier in self.tiers.items() if tier == 2}
+
+    def move(self, seqs: list[int], tier: int) -> None:
+        self.tiers |= dict.fromkeys(seqs, tier)
+        for seq in seqs if tier == 2 else []:
+            self.vectors.pop(seq, None)
+
     def edit(self, turn: Turn) -> None:
         self.turns[turn.seq] = turn
         self.vectors.pop(turn.seq, None)
+        if turn.seq in self.tiers:
+            self.tiers[turn.seq] = 1
         self.summaries.pop(turn.session, None)
         self.changed_seq = turn.rev
 
     def delete_turn(self, turn: Turn, seq: int) -> None:
         del self.turns[turn.seq]
+        self.tiers.pop(turn.seq, None)
         self.vectors.pop(turn.seq, None)
         self.summaries.pop(turn.session, None)
         self.changed_seq = seq
@@ -69,4 +84,6 @@ class Remembered:
 
     def wants_vectors(self, turn: Turn) -> bool:
         held = self.turns.get(turn.seq)
-        return held is not None and held.rev == turn.rev and turn.seq not in self.vectors
+        return (
+            held is not None and held.rev == turn.rev and turn.seq not in self.vectors and turn.seq not in self.cold()
+        )

@@ -17,6 +17,7 @@ from serve_app.models.stub import HashEmbedder
 from serve_app.ports import SegmentStore
 from serve_app.records import Record, TurnVectors, decode_record
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
@@ -81,6 +82,7 @@ class OneShard:
         *,
         segments: Callable[[SegmentStore], SegmentStore] = lambda store: store,
         table: Callable[[RecordTable], Any] = lambda table: table,
+        cold: Callable[[ColdTable], Any] = lambda table: table,
         committed: Callable[[Shard, list[Record]], None] = lambda shard, records: None,
         turns_resident: int = 200_000,
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
@@ -89,7 +91,7 @@ class OneShard:
         meter: Meter = UNMETERED,
     ) -> None:
         self.folder = folder
-        self._segments, self._table, self._committed = segments, table, committed
+        self._segments, self._table, self._cold, self._committed = segments, table, cold, committed
         self._writer_bounds = writer_bounds
         self._number = number
         self._meter = meter
@@ -102,11 +104,12 @@ class OneShard:
         """`damages`: the kinds of those that the log must have."""
         self.hot = FaissHotIndex(VERSION.dimension)
         self.table = self._table(RecordTable(str(self.folder / "tables"), "shard-0000", VERSION, {}))
+        self.cold = self._cold(ColdTable(str(self.folder / "cold"), "shard-0000", {}))
         self.segments = self._segments(DiskSegments(self.folder / "log", NO_FSYNC))
         folded = self.table.folded_seq()
         log, recovery = ShardLog.open(self.segments, folded_seq=folded, writer_id=uuid.uuid4().hex)
         assert tuple(damage.kind for damage in recovery.damages) == damages
-        self.shard = Shard(self._number, log, self.table, VERSION, self.hot, *self._bounds)
+        self.shard = Shard(self._number, log, self.table, VERSION, self.hot, *self._bounds, cold=self.cold)
         self.shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded)
         self.writer = ShardWriter(self.shard, self.clock, self._committed, self._writer_bounds, self._meter)
 

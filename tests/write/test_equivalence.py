@@ -18,6 +18,7 @@ from serve_app.ports import HotIndex
 from serve_app.records import Record, TurnGone, TurnPut
 from serve_app.stores.block import Block
 from serve_app.stores.terms import index_terms
+from serve_app.write.lifecycle import MoveTurns
 from serve_app.write.operations import (
     AppendTurns,
     DeleteFact,
@@ -72,6 +73,7 @@ class Life:
             self.delete_fact: 1,
             self.put_summary: 4,
             self.put_vectors: 9,
+            self.move: 6,
             self.fold: 3,
             self.fold_and_drop: 1,
             self.purge: 0.5,
@@ -193,7 +195,8 @@ class Life:
         owner = self.owner()
         memory = self.owners[owner]
         erasure, receipt = self.shard.writer.submit(EraseUser(owner, "acme")).result(WAIT_S)
-        assert (erasure.counts["turns"], erasure.counts["facts"]) == (len(memory.turns), len(memory.facts))
+        counted = [erasure.counts[name] for name in ("turns", "facts", "cold")]
+        assert counted == [len(memory.turns), len(memory.facts), len(memory.cold())]
         self.owners[owner] = Remembered(changed_seq=receipt.seq)
 
     def put_fact(self) -> None:
@@ -237,6 +240,22 @@ class Life:
         if stored:
             memory.vectors[turn.seq] = (receipt.seq, parts)
 
+    def move(self) -> None:
+        """Some turns of a session, folded or not, into a colder tier or one that they are in already."""
+        owner, session, tier = self.owner(), self.chance.choice(SESSIONS), self.chance.choice([1, 2])
+        memory = self.owners[owner]
+        seqs = [turn.seq for turn in memory.of_session(session)]
+        if not seqs:
+            return
+        chosen = self.chance.sample(seqs, self.chance.randint(1, len(seqs)))
+        stale = self.chance.random() < 0.1
+        moved = self.shard.do(MoveTurns(owner, session, tier, chosen, seqs[-1] - stale))
+        folded = self.shard.shard.folded_seq
+        going = [seq for seq in chosen if memory.turns[seq].rev <= folded and memory.tiers.get(seq, 0) < tier]
+        assert moved == (0 if stale else len(going))
+        if moved:
+            memory.move(going, tier)
+
     def fold(self) -> None:
         folded = self.shard.fold(self.chance.choice([5, 4_000, 4_000]))
         assert folded <= self.shard.shard.applied_seq
@@ -279,7 +298,7 @@ class Life:
             pending = {}
             for owner, memory in self.owners.items():
                 self.check_owner(owner, memory)
-                wanting = [turn for turn in memory.turns.values() if turn.seq not in memory.vectors]
+                wanting = [turn for turn in memory.turns.values() if memory.wants_vectors(turn)]
                 pending |= {turn.seq: (owner, turn.session, turn.rev) for turn in wanting}
             assert self.shard.shard.pending == pending
         except AssertionError as error:
@@ -299,7 +318,7 @@ class Life:
     def check_tables(self) -> None:
         """All is folded: what the files hold is what is remembered, and nothing else."""
         table = lancedb.connect(str(self.shard.folder / "tables")).open_table("shard-0000")
-        rows = table.to_arrow().select(["owner", "kind", "seq", "row"]).to_pylist()
+        rows = table.to_arrow().select(["owner", "kind", "seq", "row", "tier"]).to_pylist()
         for owner, memory in self.owners.items():
             kinds = {
                 kind: {row["seq"] for row in rows if (row["owner"], row["kind"]) == (owner, kind)} for kind in KINDS
@@ -307,6 +326,8 @@ class Life:
             assert kinds["turn"] == set(memory.turns)
             assert kinds["fact"] == {fact.seq for facts in memory.facts.values() for fact in facts}
             assert kinds["summary"] == {one.seq for summaries in memory.summaries.values() for one in summaries}
+            stubs = {row["seq"] for row in rows if (row["owner"], row["tier"]) == (owner, 2)}
+            assert stubs == memory.cold()
             chunks = [row["row"] for row in rows if (row["owner"], row["kind"]) == (owner, "chunk")]
             further = [seq * ROWS_PER_TURN_MAX + part for seq, (_, n) in memory.vectors.items() for part in range(1, n)]
             assert sorted(chunks) == sorted(further)
@@ -318,7 +339,10 @@ class Life:
         for word in WORDS:
             for term in index_terms(word):
                 found = {turn.seq for turn, _ in self.shard.table.matching(owner, [term], 1_000)}
-                assert found == memory.holding(term), term
+                assert found == memory.holding(term) - memory.cold(), term
+                found = {turn.seq for turn in self.shard.cold.find(owner, [term], 1_000)}
+                assert found == memory.holding(term) & memory.cold(), term
+        assert self.shard.cold.read(owner, list(memory.turns)) == [memory.turns[seq] for seq in sorted(memory.cold())]
 
 
 def left_of(held: Turn, data: bytes | None) -> Any:
@@ -349,6 +373,8 @@ def assert_remembers(block: Block, memory: Remembered) -> None:
     sessions = {turn.session for turn in memory.turns.values()}
     assert block.sessions.keys() == sessions
     assert block.total_turns == len(memory.turns)
+    assert {seq: block.moved.tier(seq) for seq in memory.turns if block.moved.tier(seq)} == memory.tiers
+    assert (block.moved.cold, len(block.moved)) == (len(memory.cold()), len(memory.tiers))
     for session in sessions:
         index, turns = block.sessions[session], memory.of_session(session)
         assert list(index.ids.items()) == [(turn.id, turn.seq) for turn in turns]
@@ -366,9 +392,9 @@ def assert_remembers(block: Block, memory: Remembered) -> None:
 
 
 def assert_finds(block: Block, hot: HotIndex, memory: Remembered) -> None:
-    """Resident turns are the newest, and are found by their words and vectors; nothing else is."""
-    resident = list(block.turns)
-    assert resident == list(memory.turns)[len(memory.turns) - len(resident) :]
+    """Resident turns are the newest of the hot ones, and are found by their words and vectors; nothing else is."""
+    resident, hot_seqs = list(block.turns), memory.hot()
+    assert resident == hot_seqs[len(hot_seqs) - len(resident) :]
     assert list(block.turns.values()) == [memory.turns[seq] for seq in resident]
     assert block.expiring == {seq: turn.expires_at for seq, turn in block.turns.items() if turn.expires_at}
     newest_facts = [versions[-1].value for versions in block.facts.values()]

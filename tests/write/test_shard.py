@@ -214,7 +214,7 @@ def fold_half(shard: OneShard) -> None:
     plan, tail = FoldPlan(VERSION), shard.shard.tail()
     for record in tail:
         plan.take(record)
-    plan.merge_into(shard.table, tail[-1].seq)
+    plan.merge_into(shard.table, shard.cold, tail[-1].seq)
 
 
 @pytest.mark.parametrize("fold", [fold_whole, fold_half])
