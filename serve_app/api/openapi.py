@@ -11,7 +11,9 @@ import msgspec
 
 from serve_app.api import ids, schemas
 from serve_app.api.problems import STATUS_OF_CODE, TITLES, Problem
+from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import OF_SERVICE, OF_TENANT
+from serve_app.retrieve.conditions import CONDITIONS_MAX
 
 Bodies = tuple[type, ...]
 """The shapes of which a body has one."""
@@ -85,6 +87,9 @@ LIMITS = {
     "id_characters": ids.ID_CHARACTERS_MAX,
     "page_turns": schemas.PAGE_TURNS_MAX,
     "page_users": schemas.PAGE_USERS_MAX,
+    "conditions": CONDITIONS_MAX,
+    "path_characters": PATH_CHARACTERS_MAX,
+    "field_ttls": schemas.FIELD_TTLS_MAX,
 }
 
 

@@ -77,8 +77,12 @@ def page(shard: Shard, owner: str, session: str, after_seq: int, limit: int, now
 
 
 def living(turns: Iterable[Turn], now: int) -> list[Turn]:
-    """Those that have not expired, without their fields that have."""
-    return [turn.at(now) for turn in turns if not turn.expired(now)]
+    """Those that have not expired, without their fields that have. Of most turns nothing ever expires."""
+    return [
+        turn.at(now) if turn.fields_expire else turn
+        for turn in turns
+        if turn.expires_at is None or not turn.expired(now)
+    ]
 
 
 def sessions(block: Block, now: int) -> list[SessionLine]:

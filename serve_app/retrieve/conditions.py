@@ -45,9 +45,10 @@ VALUES_MAX: Final = 1_000
 MATCHED_PATHS_MAX: Final = 1_000
 """Of one result."""
 
-PARSED_A_GENERATION: Final = 1_024
-PARSED_CHARACTERS_MAX: Final = 4_096
-"""Turns whose data stay parsed, twice at most, and how long they may be; longer ones are parsed each time."""
+PARSED_A_GENERATION: Final = 4_096
+PARSED_CHARACTERS_MAX: Final = 2_048
+"""Turns whose data stay parsed, twice at most, and how long they may be: as many as one user has in memory. Of usual
+results some tens of megabytes in all; longer ones are parsed each time."""
 
 _DECIMAL: Final = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?")
 _DIGITS_MAX: Final = 4_096

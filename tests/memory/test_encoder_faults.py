@@ -74,6 +74,12 @@ def degraded(running: Running, reason: str, **more: Any) -> None:
     assert time.monotonic() - started < 2 * more.get("deadline_ms", 500) / 1e3 + SLACK_S
 
 
+def test_what_a_filter_lets_through_is_found_without_vectors_too(running: Running, fickle: Fickle) -> None:
+    fickle.wrong = fails
+    assert running.found("u", "walrus?", filters={"roles": ["user"]}) == ["the walrus sleeps", "the gull flies"]
+    assert running.found("u", "walrus?") == ["the walrus sleeps"]
+
+
 @pytest.mark.parametrize("deadline", [{}, {"deadline_ms": DEADLINE_MS}])
 def test_an_encoder_that_fails(running: Running, fickle: Fickle, deadline: dict[str, int]) -> None:
     fickle.wrong = fails
