@@ -77,8 +77,16 @@ def in_files(folder: Path) -> list[str]:
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if needle in str(path).encode() or (path.is_file() and needle in path.read_bytes().lower())
+        if needle in str(path).encode() or needle in _bytes_of(path)
     ]
+
+
+def _bytes_of(path: Path) -> bytes:
+    """None of a folder, nor of a file that has gone since it was listed."""
+    try:
+        return path.read_bytes().lower()
+    except (FileNotFoundError, IsADirectoryError):
+        return b""
 
 
 @pytest.fixture(scope="module", autouse=True)
