@@ -123,6 +123,8 @@ class Refresher:
             for number, owner, session in due:
                 if not self._closed:
                     self._refresh_if_due(self._writers[number].shard, owner, session)
+            due.clear()  # while this rests, it remembers nobody
+            owner = session = ""
             pause = max(self._options.settle_s, (time.monotonic() - started) * RESTS_PER_WORK)
 
     def _waited(self, seconds: float) -> bool:

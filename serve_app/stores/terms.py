@@ -24,8 +24,8 @@ TERM_CHARS_MAX: Final = 128
 TERMS_MAX: Final = 400_000
 """Of a text with more words, or pairs, those of its beginning and of its end are kept, half and half."""
 
-STEM_CACHE_WORDS_MAX: Final = 20_000
-"""Stems remembered per thread."""
+NO_CACHE: Final = 0
+"""Stems that are remembered: none, since no cache of words could forget those of a turn that is erased."""
 
 _UNSPACED: Final = (
     "\u0e00-\u0eff"  # Thai, Lao
@@ -94,7 +94,7 @@ class _StemmerOfThread(threading.local):
     """A Snowball stemmer keeps state while it works, so that each thread has its own."""
 
     def __init__(self) -> None:
-        self.stemmer = Stemmer.Stemmer("english", STEM_CACHE_WORDS_MAX)
+        self.stemmer = Stemmer.Stemmer("english", NO_CACHE)
 
 
 _of_thread: Final = _StemmerOfThread()
