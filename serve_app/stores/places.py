@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 """Of a file that are in memory at once, on a disk; a bucket gives and takes pieces of its own size."""
+
+WHOLE_BYTES = 8 << 20
+"""Files of a bucket that are smaller are put in one request, and are in memory as a whole meanwhile."""
 
 TEMP_SUFFIX = ".tmp"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -148,14 +152,17 @@ class ObjectPlace:
                 yield bytes(piece)
 
     def put(self, path: str, chunks: Iterable[bytes]) -> None:
-        given = _Given(chunks)
-        try:
-            with _bucket(path):
-                obstore.put(self._store, path, given)
-        except StoreUnavailable:
-            if given.error is not None:  # the source's trouble, which the bucket's client reports as its own
-                raise given.error from None
-            raise
+        """What is small goes in one request; the rest in parts, of which nothing is seen before the last one."""
+        pieces = iter(chunks)
+        first = list(_up_to(WHOLE_BYTES, pieces))
+        with _bucket(path):
+            if sum(map(len, first)) < WHOLE_BYTES:
+                obstore.put(self._store, path, b"".join(first), use_multipart=False)
+                return
+            writer = obstore.open_writer(self._store, path, buffer_size=WHOLE_BYTES)
+            for piece in chain(first, pieces):
+                writer.write(piece)
+            writer.close()  # only now is it there; a source that fails leaves parts that no one can read
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -163,24 +170,13 @@ class ObjectPlace:
                 obstore.delete(self._store, path)
 
 
-class _Given:
-    """Pieces on their way to a bucket; remembers what their source raised."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return next(self._chunks)
-        except StopIteration:
-            raise
-        except Exception as error:
-            self.error = error
-            raise
+def _up_to(count: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces until so many bytes have come."""
+    for piece in pieces:
+        yield piece
+        count -= len(piece)
+        if count <= 0:
+            return
 
 
 @contextmanager

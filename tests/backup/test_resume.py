@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,19 +26,6 @@ from tests.api.running import Running, hash_settings
 from tests.backup.services import back_up, backed, backups, finished, restore
 
 USERS = [f"user-{n}" for n in range(6)]
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Running]]:
-    started: list[Running] = []
-
-    def begin(settings: Settings, **injected: Any) -> Running:
-        started.append(Running(settings, **injected))
-        return started[-1]
-
-    yield begin
-    for running in started:
-        running.stop()
 
 
 @pytest.fixture

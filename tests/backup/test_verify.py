@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +14,10 @@ from serve_app.backup.compare import compare
 from serve_app.backup.findings import Report
 from serve_app.backup.layout import Layout
 from serve_app.backup.verify import verify
-from serve_app.config import Settings, StoreOptions
+from serve_app.config import StoreOptions
 from tests.api.running import Running, hash_settings
 
 ONE_SHARD = StoreOptions(shards=1)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Running]]:
-    started: list[Running] = []
-
-    def begin(settings: Settings, **injected: Any) -> Running:
-        started.append(Running(settings, **injected))
-        return started[-1]
-
-    yield begin
-    for running in started:
-        running.stop()
 
 
 @pytest.fixture
