@@ -131,6 +131,7 @@ class Service:
             (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
             policies,
         )
+        operator.watch(keys, policies)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies)

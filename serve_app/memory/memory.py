@@ -338,7 +338,9 @@ def _found(
 ) -> tuple[Answer, list[str]]:
     """What answers the question, and the keywords of the query as it was `said`."""
     stages.mark("queue")
-    found = search(shard.block(owner), question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    block, reasons = shard.block_or_tail(owner)
+    found = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    found = msgspec.structs.replace(found, reasons=(*reasons, *found.reasons)) if reasons else found
     words = keywords(said)
     stages.mark("search")
     return found, words

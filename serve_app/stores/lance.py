@@ -27,7 +27,7 @@ from lancedb.query import MatchQuery
 from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
-from serve_app.errors import MemstrataError, StorageFull, StoreUnavailable
+from serve_app.errors import MemstrataError, StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
@@ -78,6 +78,8 @@ class RecordTable:
         self._version = version
         self._vector = f"v_{version.name}"
         self._purge_steps = 0  # odd while a purge is at work
+        self.trouble: str | None = None
+        """Why the last read failed."""
         folder = local_folder(uri)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
         with translated():
@@ -325,6 +327,16 @@ class RecordTable:
         )
 
     def _read(self, query: Callable[[], T]) -> T:
+        """Run a query, and note whether the table answers."""
+        try:
+            found = self._read_patiently(query)
+        except StorageTrouble as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
+        return found
+
+    def _read_patiently(self, query: Callable[[], T]) -> T:
         """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""
         for _ in range(READ_ATTEMPTS - 1):
             steps = self._purge_steps
