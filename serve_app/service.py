@@ -141,6 +141,7 @@ class Service:
             settings.limits.user_turns,
             Retrievals(noted, metrics),
         )
+        operator.watch(keys, policies)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies)

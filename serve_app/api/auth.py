@@ -67,6 +67,11 @@ class KeyFile:
         self._first = folder / FIRST_KEY_FILE
         self._by_digest: tuple[list[KeyRecord] | None, dict[str, KeyRecord]] = (None, {})
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the file cannot be read at the moment; the keys that were read before count."""
+        return self._file.trouble
+
     def ensure_first(self) -> str | None:
         """On a store without keys: make one operator key, keep it in `admin.key` (mode 0600), and give it."""
         if self._read():

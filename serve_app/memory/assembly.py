@@ -116,14 +116,15 @@ def _stored(
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
-    loaded, block = not shard.holds(owner), shard.block(owner)
+    loaded = not shard.holds(owner)
+    block, missing = shard.block_or_tail(owner)
     as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
     question = _question(request, vector is not None, state.seq, moment)
     answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
     if loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
-    found, reasons = answer.found, (*reasons, *answer.reasons)
+    found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
     if request.as_of != AsOf() and block.total_turns > len(block.turns):

@@ -26,8 +26,8 @@ class FollowingOperator(Operator):
     def nudge(self) -> None:
         """There is no maintenance here."""
 
-    def troubles(self) -> list[Trouble]:
-        found = self._encoder_troubles()
+    def _shard_troubles(self) -> list[Trouble]:
+        found: list[Trouble] = []
         for follower in self._followers:
             number, log = follower.shard.number, follower.shard.log
             if log.damage is not None:

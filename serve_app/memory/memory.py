@@ -401,14 +401,15 @@ def _found(
 ) -> tuple[list[Result], Answer, list[str]]:
     """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
     stages.mark("queue")
-    loaded, block, kinds = not shard.holds(owner), shard.block(owner), question.filters.kinds
+    loaded, kinds = not shard.holds(owner), question.filters.kinds
+    block, lacking = shard.block_or_tail(owner)
     answer = Answer([])
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
         answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
-    if loaded:
-        answer = msgspec.structs.replace(answer, loaded=True)
+    if loaded or lacking:
+        answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
     words = keywords(said)
     stages.mark("search")
     return found, answer, words

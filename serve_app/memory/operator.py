@@ -29,6 +29,13 @@ class Alive(Protocol):
     def alive(self) -> bool: ...
 
 
+class File(Protocol):
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot be read at the moment."""
+        ...
+
+
 class Operator(ABC):
     """What every service tells of itself, whether it writes its shards or follows them."""
 
@@ -36,14 +43,32 @@ class Operator(ABC):
         self._writers = writers
         self._pool = pool
         self._warm = warm
+        self._files: Sequence[File] = ()
+
+    def watch(self, *files: File) -> None:
+        """Tell of these files, too."""
+        self._files = files
 
     @abstractmethod
     def nudge(self) -> None:
         """Maintenance has something to do."""
 
-    @abstractmethod
     def troubles(self) -> list[Trouble]:
         """What is degraded at this moment; empty when nothing is."""
+        found = [*self._shard_troubles(), *self._encoder_troubles()]
+        found += [
+            Trouble("tables", f"the last read failed: {text}", writer.shard.number)
+            for writer in self._writers
+            if (text := writer.shard.table.trouble) is not None
+        ]
+        found += [
+            Trouble("files", f"{file.trouble}; what was read before counts") for file in self._files if file.trouble
+        ]
+        return found
+
+    @abstractmethod
+    def _shard_troubles(self) -> list[Trouble]:
+        """Of the shards, and of what works on them."""
 
     @abstractmethod
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
@@ -151,7 +176,7 @@ class WritingOperator(Operator):
     def stuck(self, shard: int) -> bool:
         return self._housekeeper.stuck(shard)
 
-    def troubles(self) -> list[Trouble]:
+    def _shard_troubles(self) -> list[Trouble]:
         found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]
         found += [
             Trouble("writer_fenced", "another service has taken this shard over; what is read here is stale", number)
@@ -163,7 +188,6 @@ class WritingOperator(Operator):
             for number, writer in enumerate(self._writers)
             if (waiting := writer.shard.log.waiting) is not None
         ]
-        found += self._encoder_troubles()
         found += [
             Trouble("cold", trouble, writer.shard.number)
             for writer in self._writers

@@ -63,6 +63,8 @@ class Memories(msgspec.Struct, frozen=True):
     changed_since: bool
     """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
     summary_expired: bool
+    reasons: tuple[str, ...] = ()
+    """Why some turns may lack."""
 
 
 def page(shard: Shard, owner: str, session: str, after_seq: int, limit: int, now: int) -> SessionPage:
@@ -191,10 +193,20 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         older = _outside_window(index, block, window, seq) if index else ()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
-    newest = resident if len(resident) == len(window) else shard.turns(block.key, window)
+    newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
-    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired)
+    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired, reasons)
+
+
+def _with_older(
+    shard: Shard, block: Block, window: Sequence[int], resident: Sequence[Turn]
+) -> tuple[Sequence[Turn], tuple[str, ...]]:
+    """The turns of a window that reaches beyond memory; those in memory alone where the table does not answer."""
+    try:
+        return shard.turns(block.key, window), ()
+    except StorageTrouble as error:
+        return resident, (f"recent: {error.code}",)
 
 
 def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> tuple[tuple[str, int], ...]:

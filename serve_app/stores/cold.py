@@ -39,7 +39,6 @@ class ColdTable(LanceTable):
     def __init__(self, uri: str, name: str, options: Mapping[str, str]) -> None:
         patient = {**PATIENCE, **options} if "://" in uri else options
         super().__init__(uri, name, patient, _SCHEMA)
-        self.trouble: str | None = None
         self._opened: lancedb.table.Table | None = None
         self._opening = threading.Lock()
         self._rests_until = 0.0

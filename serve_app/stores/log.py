@@ -32,7 +32,7 @@ from serve_app.errors import (
 )
 from serve_app.ports import SegmentStore
 from serve_app.stores.holding import Hold
-from serve_app.stores.replay import Damage, Place, Replay, replay
+from serve_app.stores.replay import Damage, Place, ReadOnce, Replay, replay
 from serve_app.stores.segment import Entry, Header, decode, encode, number_of, segment_name, torn_name
 
 __all__ = ["FENCES_KEPT", "TAKEOVER_TRIES_MAX", "Damage", "Entry", "Recovery", "ShardLog"]
@@ -89,8 +89,9 @@ class ShardLog:
         soon as it can be, and until then nothing is appended. Raises StoreUnavailable where it cannot be read.
         """
         damages: list[Damage] = []
+        reader = ReadOnce(segments)
         for _ in range(TAKEOVER_TRIES_MAX):
-            found = replay(segments, folded_seq)
+            found = replay(reader, folded_seq)
             log = cls(segments, found, writer_id)
             if found.damage is not None and found.damage.segment not in {damage.segment for damage in damages}:
                 damages.append(found.damage)

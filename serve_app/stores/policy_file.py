@@ -31,6 +31,11 @@ class PolicyFile:
         self._file = PrivateFile(folder / POLICIES_FILE, Stored, Stored)
         self._decoded: tuple[Stored | None, dict[tuple[str | None, type[Policy]], Policy]] = (None, {})
 
+    @property
+    def trouble(self) -> str | None:
+        """Why the file cannot be read at the moment; the policies that were read before count."""
+        return self._file.trouble
+
     def of(self, tenant: str, kind: type[P]) -> P:
         return self._found(tenant, kind)
 

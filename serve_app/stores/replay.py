@@ -82,6 +82,30 @@ Behind = Callable[[int | None], tuple[Follower, ...] | None]
 one at hand, if that is known."""
 
 
+class ReadOnce:
+    """A log that is read again and again while others write to it: each segment that has others behind it is final, and
+    is read once. So a takeover from a busy writer costs what came since the last try, and not the whole log each time.
+    """
+
+    def __init__(self, segments: SegmentReader) -> None:
+        self._segments = segments
+        self._known: dict[str, bytes] = {}
+        self._newest = ""
+
+    def names(self) -> list[str]:
+        names = self._segments.names()
+        self._newest = max((name for name in names if number_of(name) is not None), default="")
+        return names
+
+    def read(self, name: str) -> bytes:
+        if name in self._known:
+            return self._known[name]
+        data = self._segments.read(name)
+        if name < self._newest:
+            self._known[name] = data
+        return data
+
+
 def replay(segments: SegmentReader, folded_seq: int) -> Replay:
     """Every intact entry after `folded_seq`, in order, up to the first hole. Raises StoreUnavailable."""
     names = [name for name in segments.names() if number_of(name) is not None]

@@ -21,7 +21,7 @@ from lancedb.expr import col
 from lancedb.query import MatchQuery
 
 from serve_app.core import Turn
-from serve_app.errors import MemstrataError, StorageFull, StoreUnavailable
+from serve_app.errors import MemstrataError, StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.holding import Hold
 from serve_app.stores.ownership import OWNER, rows_of
@@ -72,6 +72,8 @@ class LanceTable:
         self._uri, self._name, self._options, self._schema = uri, name, options, schema
         self._purge_steps = 0  # odd while a purge is at work
         self.hold = Hold()
+        self.trouble: str | None = None
+        """Why the last read failed."""
         self._files = TableFiles(f"{uri.rstrip('/')}/{name}.lance", options)
         folder = local_folder(uri)
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
@@ -237,6 +239,16 @@ class LanceTable:
         return rows_of(self._scan(every(owned(owner), where), [OWNER, *columns]), owner)
 
     def _read(self, query: Callable[[], T]) -> T:
+        """Run a query, and note whether the table answers."""
+        try:
+            found = self._read_patiently(query)
+        except StorageTrouble as error:
+            self.trouble = str(error)
+            raise
+        self.trouble = None
+        return found
+
+    def _read_patiently(self, query: Callable[[], T]) -> T:
         """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""
         for _ in range(READ_ATTEMPTS - 1):
             steps = self._purge_steps

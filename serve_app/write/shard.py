@@ -15,7 +15,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
-from serve_app.errors import StoreUnavailable
+from serve_app.errors import StorageTrouble, StoreUnavailable
 from serve_app.ports import HotIndex
 from serve_app.records import (
     Erasure,
@@ -33,6 +33,7 @@ from serve_app.records import (
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
+from serve_app.stores.hot_faiss import FaissHotIndex
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import PACKED_BYTES
@@ -126,6 +127,21 @@ class Shard:
                 return block
         with self._loading:  # one at a time: two blocks of one owner would share its vectors
             return self._blocks.get(owner) or self._loaded(owner)
+
+    def block_or_tail(self, owner: str) -> tuple[Block, tuple[str, ...]]:
+        """The owner's block; where the tables do not give it, one of what they do not hold yet, and the reason.
+
+        For reads that say what they lack. Nobody else is given such a block.
+        """
+        try:
+            return self.block(owner), ()
+        except StorageTrouble as error:
+            block = Block(owner, self.version, FaissHotIndex(self.version.dimension), self._owner_turns_resident)
+            with self._lock:
+                records = list(self._tail_of.get(owner, ()))
+            for record in records:
+                block.apply(record)
+            return block, (f"store: {error.code}",)
 
     def at_hand(self, owner: str) -> Block | None:
         """The owner's block if it is here and holds all that there is: reading it waits for no table."""
