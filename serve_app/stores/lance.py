@@ -11,7 +11,6 @@ Filters are expressions, never strings.
 from __future__ import annotations
 
 import datetime
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -33,12 +32,10 @@ from serve_app.stores.block import resident_turns
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.owner_rows import HEAVY, LIGHT, stored_owner, turn_seqs
 from serve_app.stores.rows import Row, StoredOwner, pseudonym
-from serve_app.stores.table_files import OWNER_LAG_ROWS, TableFiles
+from serve_app.stores.table_files import LAG_ROWS, TableFiles
 from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
 
 T = TypeVar("T")
-
-warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")  # of concurrent readers: see `_read`
 
 TABLES_MAX = 100_000
 """Tables of one store, a shard each."""
@@ -174,8 +171,7 @@ class RecordTable:
         lagging = [
             index.name
             for index in self._table.list_indices()
-            if (index.num_unindexed_rows or 0) > (0 if terms_too else OWNER_LAG_ROWS)
-            and (terms_too or index.columns != ["terms"])
+            if terms_too or (index.columns != ["terms"] and (index.num_unindexed_rows or 0) > LAG_ROWS)
         ]
         if lagging:
             self._files.index(lagging)
@@ -218,11 +214,11 @@ class RecordTable:
         return int(found["seq"][0].as_py()) if found.num_rows else 0
 
     def load(self, owner: str, resident_max: int) -> StoredOwner:
-        """All of one owner; the bodies and vectors of the newest turns only, see `resident_turns`.
+        """All of one owner up to a seq; the bodies and vectors of the newest turns only, see `resident_turns`.
 
         One look at the table for all but owners with very many rows: each look costs more than what it brings.
         """
-        mine = of_either(owner, pseudonym(owner))
+        mine = either(of_either(owner, pseudonym(owner)), col("row") == lit(WATERMARK_ROW))
         whole = self._scan(mine, [*dict.fromkeys(LIGHT + HEAVY), self._vector], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
             return self._stored_owner(whole, whole, resident_max)

@@ -29,8 +29,8 @@ COMPACTED_ROWS_MAX = 8 * FRAGMENT_ROWS
 BATCH_ROWS = 1_024
 """Rows in memory at once while fragments are rewritten."""
 
-OWNER_LAG_ROWS = 8_192
-"""Rows of which the indexes of owner, row and seq may not know yet: each first touch of a user reads all of these."""
+LAG_ROWS = 512
+"""Rows of which the indexes of owner, row and seq may not know yet: a user's first touch reads all of them."""
 
 INDEX_CACHE_BYTES, METADATA_CACHE_BYTES = 16 << 20, 8 << 20
 
