@@ -160,7 +160,7 @@ class RecordTable:
         with _translated():
             compacted = self._files.compact()
             if compacted:
-                self._table.checkout_latest()
+                self._look_again()
             self._index_what_lags(terms_too=compacted)
             if compacted:
                 self.sync()
@@ -175,7 +175,7 @@ class RecordTable:
         ]
         if lagging:
             self._files.index(lagging)
-            self._table.checkout_latest()
+            self._look_again()
 
     def purge(self, folded_seq: int) -> None:
         """Rewrite what holds deleted rows, rebuild the indexes, drop every older version and what no version names.
@@ -186,7 +186,7 @@ class RecordTable:
         try:
             with _translated():
                 self._files.rewrite_deleted()
-                self._table.checkout_latest()
+                self._look_again()
                 self._build_indexes()
                 self.sync()  # before the old files go: the new ones must outlast a power cut
                 self._files.drop_versions(datetime.timedelta(0), unverified=True)
@@ -194,6 +194,10 @@ class RecordTable:
             self._purge_steps += 1
         self._merge([Row(row=PURGED_ROW, rev=folded_seq, kind="purged", owner="", seq=folded_seq)])
         self.sync()
+
+    def _look_again(self) -> None:
+        """The files were rewritten past this handle: from here on it reads the newest version."""
+        self._table.checkout_latest()  # type: ignore[no-untyped-call]
 
     def purge_due(self) -> bool:
         """Whether something was edited or erased that the files may still hold."""
