@@ -182,8 +182,8 @@ class Block:
         for row in stored.index:
             self._add_to_session(row.session, row.id, row.seq, row.created_at)
             self.moved.put(row.seq, row.tier)
-        for turn in stored.turns:
-            self._make_resident(turn)
+        for turn, terms in zip(stored.turns, stored.terms, strict=True):
+            self._make_resident(turn, terms.split(" ") if terms else [])
         self._take_vectors([one for one in stored.vectors if one.turn_seq in self.turns])
         for fact in stored.facts:
             self._put_fact(fact)
@@ -240,24 +240,24 @@ class Block:
         self.sessions.setdefault(session, SessionIndex()).add(turn_id, seq, at)
         self.total_turns += 1
 
-    def _make_resident(self, turn: Turn) -> None:
+    def _make_resident(self, turn: Turn, terms: Sequence[str] | None = None) -> None:
         self.turns[turn.seq] = turn
         self.characters += turn.characters
         if turn.expires_at is not None:
             self.expiring[turn.seq] = turn.expires_at
-        self._index(turn)
+        self._index(turn, terms)
         if len(self.turns) > self._resident_max + self._resident_max // RESIDENT_SLACK:
             hot = self.total_turns - len(self.moved)
             self._let_oldest_go(len(self.turns) - resident_turns(hot, self._resident_max))
 
-    def _index(self, turn: Turn) -> None:
+    def _index(self, turn: Turn, terms: Sequence[str] | None) -> None:
         """Add to the columns, linked to the turn before it in its session, but for moved ones, if that is resident."""
         seqs = self.sessions[turn.session].seqs
         place = bisect.bisect_left(seqs, turn.seq)
         while place and self.moved.tier(seqs[place - 1]):
             place -= 1
         previous = seqs[place - 1] if place and seqs[place - 1] in self.turns else None
-        self.columns.append(turn, previous)
+        self.columns.append(turn, previous, terms)
 
     def _let_oldest_go(self, surplus: int) -> None:
         for seq in list(islice(self.turns, surplus)):

@@ -33,10 +33,13 @@ class Columns:
         self._speaker_of = array("i")
         self._speakers: dict[str, int] = {}
 
-    def append(self, turn: Turn, previous_seq: int | None) -> None:
-        """Take a turn whose seq is larger than all before; `previous_seq`: the turn before it in its session."""
+    def append(self, turn: Turn, previous_seq: int | None, terms: Sequence[str] | None = None) -> None:
+        """Take a turn whose seq is larger than all before; `previous_seq`: the turn before it in its session.
+
+        `terms` where they are known: to cut them out of the text again takes a good part of loading a block.
+        """
         previous = NO_TURN if previous_seq is None else self.ordinal(previous_seq)
-        self.lexical.append(index_terms(turn_text(turn)), previous)
+        self.lexical.append(index_terms(turn_text(turn)) if terms is None else terms, previous)
         self.seqs.append(turn.seq)
         self._alive.append(1)
         self._days.append(day_number(turn.created_at, turn.offset_minutes))

@@ -128,11 +128,12 @@ class RecordTable(LanceTable):
         return int(found["seq"][0].as_py()) if found.num_rows else 0
 
     def load(self, owner: str, resident_max: int) -> StoredOwner:
-        """All of one owner; the bodies and vectors of the newest turns only, see `resident_turns`.
+        """All of one owner up to a seq; the bodies and vectors of the newest turns only, see `resident_turns`.
 
         One look at the table for all but owners with very many rows: each look costs more than what it brings.
         """
-        theirs, mine = (owner, pseudonym(owner)), of_either(owner, pseudonym(owner))
+        theirs = (owner, pseudonym(owner), "")  # the watermark is nobody's
+        mine = either(of_either(owner, pseudonym(owner)), col("row") == lit(WATERMARK_ROW))
         whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), self._vector], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
             whole = rows_of(whole, *theirs)

@@ -15,7 +15,7 @@ from serve_app.stores.rows import HOT, StoredOwner, StoredTurn, StoredVectors
 LIGHT = ("row", "kind", "seq", "session", "id", "created_at", "tier")
 """Columns that tell what an owner has; those of every row of the owner are read."""
 
-HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "body")
+HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "terms", "body")
 """Columns that hold content, beside the vectors; those of the newest turns, of facts and of summaries are read."""
 
 _turns = msgspec.msgpack.Decoder(Turn)
@@ -30,7 +30,10 @@ def hot_seqs(light: pa.Table) -> NDArray[np.int64]:
 
 
 def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str) -> StoredOwner:
-    """`light` holds every row of the owner, `heavy` those with content; turns from seq `first` on become resident."""
+    """`light` holds every row of the owner and the watermark, `heavy` those with content.
+
+    Turns from seq `first` on become resident.
+    """
     light, heavy = light.sort_by("row"), heavy.sort_by("row")
     seqs, sessions, ids, times = (light[name].to_pylist() for name in ("seq", "session", "id", "created_at"))
     tiers = light["tier"].to_pylist()
@@ -39,11 +42,17 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str) -> S
     return StoredOwner(
         index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
+        terms=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["terms"].to_pylist()),
         vectors=tuple(_vectors(resident, vector)),
         facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
         summaries=tuple(map(_summaries.decode, _bodies(heavy, "summary"))),
-        changed_seq=max((seqs[at] for at in np.flatnonzero(_of_kind(light, "mark")).tolist()), default=0),
+        changed_seq=_last_seq(light, "mark"),
+        folded_seq=_last_seq(light, "watermark"),
     )
+
+
+def _last_seq(light: pa.Table, kind: str) -> int:
+    return int(np.asarray(light["seq"])[_of_kind(light, kind)].max(initial=0))
 
 
 def _of_kind(rows: pa.Table, kind: str) -> NDArray[np.bool_]:

@@ -130,11 +130,16 @@ class StoredVectors(msgspec.Struct, frozen=True):
 
 
 class StoredOwner(msgspec.Struct, frozen=True):
-    """All of one owner, each part in order of seq; `turns` and `vectors` of the newest only."""
+    """All of one owner up to `folded_seq`, each part in order of seq.
+
+    `turns`, their `terms` and `vectors` are of the newest only.
+    """
 
     index: tuple[StoredTurn, ...] = ()
     turns: tuple[Turn, ...] = ()
+    terms: tuple[str, ...] = ()
     vectors: tuple[StoredVectors, ...] = ()
     facts: tuple[Fact, ...] = ()
     summaries: tuple[Summary, ...] = ()
     changed_seq: int = 0
+    folded_seq: int = 0

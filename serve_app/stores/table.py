@@ -26,7 +26,7 @@ from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.holding import Hold
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.rows import Row
-from serve_app.stores.table_files import OWNER_LAG_ROWS, TableFiles
+from serve_app.stores.table_files import LAG_ROWS, TableFiles
 from serve_app.stores.where import Where, every, of_kind, owned
 
 T = TypeVar("T")
@@ -155,14 +155,14 @@ class LanceTable:
         lagging = [
             index.name
             for index in self._table.list_indices()
-            if (index.num_unindexed_rows or 0) > (0 if terms_too else OWNER_LAG_ROWS)
-            and (terms_too or index.columns != ["terms"])
+            if terms_too or (index.columns != ["terms"] and (index.num_unindexed_rows or 0) > LAG_ROWS)
         ]
         if lagging:
             self._files.index(lagging)
             self._look_again()
 
     def _look_again(self) -> None:
+        """The files were rewritten past this handle: from here on it reads the newest version."""
         self._table.checkout_latest()  # type: ignore[no-untyped-call]
 
     def _rewrite(self) -> None:

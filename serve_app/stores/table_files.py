@@ -29,8 +29,8 @@ COMPACTED_ROWS_MAX = 8 * FRAGMENT_ROWS
 BATCH_ROWS = 1_024
 """Rows in memory at once while fragments are rewritten."""
 
-OWNER_LAG_ROWS = 8_192
-"""Rows of which the indexes of owner, row and seq may not know yet: each first touch of a user reads all of these."""
+LAG_ROWS = 512
+"""Rows of which the indexes of owner, row and seq may not know yet: a user's first touch reads all of them."""
 
 INDEX_CACHE_BYTES, METADATA_CACHE_BYTES = 16 << 20, 8 << 20
 
@@ -47,7 +47,7 @@ class TableFiles:
         dataset = self._opened()
         if _gathered(dataset) < SMALL_FRAGMENTS_MAX:
             return False
-        _rewrite(dataset, max_source_rows=COMPACTED_ROWS_MAX)
+        _rewrite(dataset, rows_max=COMPACTED_ROWS_MAX)
         return True
 
     def index(self, names: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class TableFiles:
 
     def rewrite_deleted(self) -> None:
         """Write every fragment that holds a deleted row anew, without it, however few they are."""
-        _rewrite(self._opened(), materialize_deletions_threshold=0.0)
+        _rewrite(self._opened(), deleted_share=0.0)
 
     def drop_versions(self, kept_for: datetime.timedelta, *, unverified: bool = False) -> None:
         """Remove versions that are older, with the files that only they name.
@@ -86,8 +86,15 @@ def _gathered(dataset: lance.LanceDataset) -> int:
     return sum(1 for _ in takewhile(lambda one: one.physical_rows < FRAGMENT_ROWS, newest_first))
 
 
-def _rewrite(dataset: lance.LanceDataset, **limits: float) -> None:
-    """One thread and small batches: memory is bounded, and searches keep a core."""
+def _rewrite(dataset: lance.LanceDataset, *, rows_max: int | None = None, deleted_share: float | None = None) -> None:
+    """At most `rows_max` rows; fragments of which more than `deleted_share` is deleted, too, else more than a tenth.
+
+    One thread and small batches: memory is bounded, and searches keep a core.
+    """
     dataset.optimize.compact_files(
-        target_rows_per_fragment=FRAGMENT_ROWS, num_threads=1, batch_size=BATCH_ROWS, **limits
+        target_rows_per_fragment=FRAGMENT_ROWS,
+        materialize_deletions_threshold=deleted_share,
+        max_source_rows=rows_max,
+        num_threads=1,
+        batch_size=BATCH_ROWS,
     )

@@ -165,15 +165,14 @@ class Shard:
         return block
 
     def _load(self, owner: str, alone: bool = False) -> Block | None:
-        """The owner as the table has it, with the watermark of the same version; None where a fold has overtaken it."""
+        """The owner as the table has it in one version; None where a fold has overtaken it."""
         self.loads += 1
         version = self.table.version()
-        folded_seq = self.table.folded_seq()
         stored = self.table.load(owner, self._owner_turns_resident)
-        if (self.table.folded_seq() != folded_seq) if alone else (version != self.table.version()):
+        if (self.table.folded_seq() != stored.folded_seq) if alone else (version != self.table.version()):
             return None
         block = Block(owner, self.version, self._hot, self._owner_turns_resident)
-        block.restore(stored, folded_seq)
+        block.restore(stored, stored.folded_seq)
         return block if self._adopt(owner, block) else None
 
     def _adopt(self, owner: str, block: Block) -> bool:

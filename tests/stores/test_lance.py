@@ -15,7 +15,7 @@ import pytest
 from serve_app.core import Fact, Owner, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.models.stub import HashEmbedder
-from serve_app.stores import where
+from serve_app.stores import lance, where
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import pack_vectors, turn_text
 from serve_app.stores.rows import Row, turn_row
@@ -183,6 +183,29 @@ def test_an_unknown_owner_has_nothing(table: RecordTable) -> None:
     assert (stored.index, stored.turns, stored.facts, stored.changed_seq) == ((), (), (), 0)
     assert table.turns(BOB, []) == []
     assert table.matching(ANN, [], 5) == []
+
+
+def test_a_load_of_many_rows_is_that_of_few(table: RecordTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One scan or several: the same owner comes of it."""
+    put(table, ANN, *(turn(seq, f"turn {seq}", session="ab"[seq % 2]) for seq in range(1, 31)))
+    fact = Fact("diet", "vegan", 31, 0)
+    body = msgspec.msgpack.encode(fact)
+    mark = Row(row=32 * 4096 + 1, rev=32, kind="mark", owner=ANN, seq=32, id="changed")
+    table.merge([Row(row=31 * 4096, rev=31, kind="fact", owner=ANN, seq=31, id="diet", body=body), mark], 33)
+    at_once = table.load(ANN, 7)
+    monkeypatch.setattr(lance, "LOADED_AT_ONCE", 5)
+    in_parts = table.load(ANN, 7)
+    assert msgspec.structs.replace(in_parts, vectors=()) == msgspec.structs.replace(at_once, vectors=())
+    assert [(one.turn_seq, one.vector_seq) for one in in_parts.vectors] == [(seq, seq) for seq in range(24, 31)]
+    for one, other in zip(in_parts.vectors, at_once.vectors, strict=True):
+        assert np.array_equal(one.parts, other.parts)
+    assert (at_once.facts, at_once.changed_seq, at_once.folded_seq) == ((fact,), 32, 33)
+
+
+def test_a_load_gives_the_words_that_were_indexed(table: RecordTable) -> None:
+    put(table, ANN, turn(1, "API配置 was changed"), turn(2, "running late"))
+    stored = table.load(ANN, 5)
+    assert [terms.split(" ") for terms in stored.terms] == [index_terms(turn_text(one)) for one in stored.turns]
 
 
 # ---- writing

@@ -14,7 +14,7 @@ from serve_app.models.stub import HashEmbedder
 from serve_app.stores import table_files, where
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import Row, turn_row
-from serve_app.stores.table_files import OWNER_LAG_ROWS, SMALL_FRAGMENTS_MAX, TableFiles
+from serve_app.stores.table_files import LAG_ROWS, SMALL_FRAGMENTS_MAX, TableFiles
 
 VERSION = HashEmbedder(8).version
 ANN, BOB = Owner("acme", "ann").key, Owner("acme", "bob").key
@@ -115,11 +115,11 @@ def test_upkeep_is_bounded_in_rows(tmp_path: Path, table: RecordTable, monkeypat
 
 
 def test_the_owners_index_follows_and_the_words_wait_for_a_compaction(table: RecordTable) -> None:
-    table.merge(rows(1, OWNER_LAG_ROWS + 10), OWNER_LAG_ROWS + 10)
+    table.merge(rows(1, LAG_ROWS + 10), LAG_ROWS + 10)
     table.compact()
     unindexed = {index.columns[0]: index.num_unindexed_rows for index in table._table.list_indices()}
     assert (unindexed["owner"], unindexed["row"], unindexed["seq"]) == (0, 0, 0)
-    assert unindexed["terms"] > OWNER_LAG_ROWS
+    assert unindexed["terms"] > LAG_ROWS
     assert len(table.matching(BOB, ["apple"], 3)) == 3, "rows that the index does not know are found all the same"
 
 
