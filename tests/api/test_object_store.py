@@ -2,18 +2,22 @@
 
 import logging
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import obstore
+import msgspec
 import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import S3Store
 
 from serve_app.config import Settings, StoreOptions
+from serve_app.write.follow import FollowOptions
 from tests.api.running import Running, hash_settings, refused, word
+from tests.api.switched import Switched
 
 REGION = "us-east-1"
 SIGNED = f"AWS4-HMAC-SHA256 Credential=any/20200101/{REGION}/s3/aws4_request"
@@ -138,3 +142,36 @@ def test_a_service_that_vanished_loses_nothing_and_cannot_write_any_more(
     new.run(new.service.stop())
     third = start(in_bucket(tmp_path / "new", server, bucket))
     assert [turn["content"] for turn in third.turns("u", "s")] == [*acknowledged, "from the new one"]
+
+
+def test_while_the_bucket_cannot_be_reached_reads_go_on_and_writes_resume_by_themselves(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str
+) -> None:
+    """Of the writer and of a replica of it."""
+    host, _, port = server.removeprefix("http://").partition(":")
+    network = Switched(host, int(port))
+    settings = in_bucket(tmp_path / "data", network.address, bucket)
+    writer = start(settings)
+    writer.append("u", "s", "before", wait="indexed")
+    follow = FollowOptions(data=str(tmp_path / "data"), look_s=0.2)
+    replica = start(msgspec.structs.replace(settings, data=str(tmp_path / "replica"), role="replica", follow=follow))
+    (tmp_path / "replica" / "admin.key").write_text(writer.key)
+    assert replica.found("u", "before") == ["before"]
+    network.off()
+    body = {"user_id": "u", "turns": [{"id": "t", "role": "user", "content": "during"}]}
+    refused(writer.call("POST", "/v1/sessions/s/turns", json=body), 503, "store_unavailable")
+    for one in (writer, replica):
+        assert one.found("u", "before") == ["before"]
+    assert {one["what"] for one in replica.ok("GET", "/readyz", key=None)["degraded"]} >= {"replica_behind"}
+    [reason] = replica.search("u", "before")["degradation"]["reasons"]
+    assert reason.startswith("replica: ")
+    network.on()
+    ends = time.monotonic() + 60
+    while (answer := writer.call("POST", "/v1/sessions/s/turns", json=body)).status_code != 201:
+        assert time.monotonic() < ends, answer.text
+        time.sleep(0.2)
+    assert answer.json()["results"][0]["status"] in ("stored", "duplicate")
+    found = replica.found("u", "during", min_receipt=answer.json()["receipt"], deadline_ms=60_000)
+    assert found[0] == "during"
+    assert [turn["content"] for turn in writer.turns("u", "s")] == ["before", "during"]
+    network.close()
