@@ -29,7 +29,7 @@ PATIENCE: Mapping[str, str] = {
 }
 """How long LanceDB waits for an object store; it would retry for minutes. The settings' own options win."""
 
-REST_S = 5.0
+REST_S = 15.0
 """A store that failed is not asked again for so long."""
 
 
@@ -74,6 +74,11 @@ class ColdTable(LanceTable):
             self._rests_until = time.monotonic() + REST_S
             raise
         self.trouble = None
+
+    @property
+    def to_be_asked_again(self) -> bool:
+        """Whether it failed, and has been left alone for long enough."""
+        return self.trouble is not None and time.monotonic() >= self._rests_until
 
     def check(self) -> None:
         """Raises StorageTrouble where the store does not answer."""

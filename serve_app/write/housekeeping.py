@@ -171,6 +171,8 @@ class Housekeeper:
             self._upkeep[number].trouble = NO_WRITES
             return
         troubles = [self._attempt(part, number, shard) for part in (self._tend_tables, self._tend_duties)]
+        if shard.cold.to_be_asked_again:
+            self._attempt(lambda number, shard: shard.cold.check(), number, shard)
         self._upkeep[number].trouble = next(filter(None, troubles), None)
 
     def _attempt(self, part: Callable[[int, Shard], None], number: int, shard: Shard) -> str | None:
