@@ -80,11 +80,14 @@ class ColdTable(LanceTable):
         """Whether it failed, and has been left alone for long enough."""
         return self.trouble is not None and time.monotonic() >= self._rests_until
 
-    def check(self) -> None:
-        """Raises StorageTrouble where the store does not answer."""
-        with self._watched():
-            if self._found(create=False) is not None:
+    def answers(self) -> bool:
+        """Asks the store; where it does not answer, `trouble` says why."""
+        try:
+            if self.exists:
                 self.version()
+        except StorageTrouble:
+            return False
+        return True
 
     # ---- writing
 

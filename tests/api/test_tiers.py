@@ -184,7 +184,9 @@ def test_tiers_that_answered_are_counted(old: Aged) -> None:
         return {name for name, value in counted().items() if value > before[name]}
 
     def named(*pairs: str) -> set[str]:
-        return {'memstrata_tier_reads_total{result="%s",tier="%s"}' % tuple(pair.split()) for pair in pairs}
+        return {
+            f'memstrata_tier_reads_total{{result="{result}",tier="{tier}"}}' for result, tier in map(str.split, pairs)
+        }
 
     assert len(counted()) == 6
     assert gained(lambda: old.running.search("u", "harbour")) == named("hit hot")

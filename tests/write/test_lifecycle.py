@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from serve_app.core import Turn
-from serve_app.errors import StoreUnavailable
 from serve_app.policies import DAY_S, LifecyclePolicy
 from serve_app.write.hits import HITS_KEPT_MAX, NOTED_MAX, Noted, WriteHits, newest
 from serve_app.write.housekeeping import FoldOptions
@@ -234,8 +233,7 @@ def test_nothing_is_sent_to_a_cold_store_that_does_not_answer(opened: Callable[.
     ageing.demote()
     assert ageing.tiers() == [1] * 6
     ageing.later(30)
-    with pytest.raises(StoreUnavailable):
-        ageing.demote()
+    ageing.demote()
     assert ageing.shard.cold.trouble is not None
     assert ageing.tiers() == [1] * 6
     ageing.shard.fold()
@@ -256,3 +254,27 @@ def test_one_call_does_a_bounded_part(ageing: Ageing, monkeypatch: pytest.Monkey
     ageing.later(8)
     assert [ageing.duty.tend(0, ageing.shard.writer) for _ in range(3)] == [True, True, False]
     assert [ageing.tiers(owner) for owner in (ANN, BOB, CAT)] == [[1] * 6] * 3
+
+
+def test_owners_with_nothing_due_are_not_looked_at_again_until_something_is(
+    ageing: Ageing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    ages = ageing.shard.table.ages
+    monkeypatch.setattr(ageing.shard.table, "ages", lambda owner: looks.append(owner) or ages(owner))
+    spoken(ageing)
+    ageing.later(6)
+    ageing.found(0, 3)
+    ageing.later(2)
+    ageing.demote()
+    ageing.demote()
+    assert (looks, ageing.tiers()) == ([ANN], [0] * 6)
+    ageing.later(5.1)
+    ageing.demote()
+    assert (looks, ageing.tiers()) == ([ANN, ANN], [1] * 6)
+    ageing.later(22)
+    ageing.demote()
+    assert len(looks) == 2
+    ageing.later(1.1)
+    ageing.demote()
+    assert ageing.tiers() == [2] * 6
