@@ -29,7 +29,7 @@ PATIENCE: Mapping[str, str] = {
 }
 """How long LanceDB waits for an object store; it would retry for minutes. The settings' own options win."""
 
-REST_S = 5.0
+REST_S = 15.0
 """A store that failed is not asked again for so long."""
 
 
@@ -74,11 +74,19 @@ class ColdTable(LanceTable):
             raise
         self.trouble = None
 
-    def check(self) -> None:
-        """Raises StorageTrouble where the store does not answer."""
-        with self._watched():
-            if self._found(create=False) is not None:
+    @property
+    def to_be_asked_again(self) -> bool:
+        """Whether it failed, and has been left alone for long enough."""
+        return self.trouble is not None and time.monotonic() >= self._rests_until
+
+    def answers(self) -> bool:
+        """Asks the store; where it does not answer, `trouble` says why."""
+        try:
+            if self.exists:
                 self.version()
+        except StorageTrouble:
+            return False
+        return True
 
     # ---- writing
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -187,7 +188,10 @@ class Housekeeper:
         if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
             upkeep.trouble, upkeep.failures = NO_WRITES, FAILURES_NOTICED
             return
-        troubles = [self._attempt(part, number, shard) for part in (self._tend_tables, self._tend_duties)]
+        parts = [self._tend_tables, *(partial(self._tend_duty, duty) for duty in self._duties.values())]
+        troubles = [self._attempt(part, number, shard) for part in parts]
+        if shard.cold.to_be_asked_again:
+            shard.cold.answers()
         upkeep.trouble = next(filter(None, troubles), None)
         upkeep.failures = upkeep.failures + 1 if upkeep.trouble else 0
 
@@ -218,13 +222,12 @@ class Housekeeper:
         else:
             self._fold_if_due(number, shard)
 
-    def _tend_duties(self, number: int, shard: Shard) -> None:
-        """Each that is due, one part; what has more to do comes again at the next round."""
-        tended_at = self._upkeep[number].tended_at
-        for name, duty in self._duties.items():
-            now = time.monotonic()
-            if now - tended_at.setdefault(name, now) >= duty.every_s and not duty.tend(number, self._writers[number]):
-                tended_at[name] = time.monotonic()
+    def _tend_duty(self, duty: Duty, number: int, shard: Shard) -> None:
+        """A part of it, if it is due; what has more to do comes again at the next round."""
+        tended_at, now = self._upkeep[number].tended_at, time.monotonic()
+        due = now - tended_at.setdefault(duty.name, now) >= duty.every_s
+        if due and not duty.tend(number, self._writers[number]):
+            tended_at[duty.name] = time.monotonic()
 
     def _erasing(self, shard: Shard) -> bool:
         return any(erasure.completed_at is None for erasure in list(shard.erasures.values()))

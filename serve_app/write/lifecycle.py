@@ -33,6 +33,11 @@ OWNERS_A_PART = 50
 TURNS_A_PART = 2_000
 """Turns that one call of the duty moves, about: their rows are written anew by the next fold."""
 
+OWNERS_REMEMBERED_MAX = 100_000
+"""Owners of whom it is remembered when a look is worth while; beyond it all are forgotten and looked at again."""
+
+NEVER = 1 << 62
+
 MOVED_A_RECORD = 500
 """Turns that one record moves."""
 
@@ -65,22 +70,29 @@ class MoveTurns(Operation):
 
 
 class Limits(NamedTuple):
-    """A turn that was last alive at or before `warm` leaves memory, at or before `cold` the warm tables."""
+    """A tenant's policy at one moment."""
 
-    warm: int | None
-    cold: int | None
+    policy: LifecyclePolicy
+    now: int
 
     def tier(self, alive_at: int) -> int:
-        if self.cold is not None and alive_at <= self.cold:
-            return COLD
-        return WARM if self.warm is not None and alive_at <= self.warm else HOT
+        """The tier that is due to what was last alive then."""
+        return max((tier for tier, ends in self._ends(alive_at) if ends <= self.now), default=HOT)
+
+    def due_at(self, alive_at: int, tier: int) -> int:
+        """When what was last alive then, and is in this tier, is due to a colder one. A hit puts that off."""
+        return min((ends for colder, ends in self._ends(alive_at) if colder > tier), default=NEVER)
+
+    def _ends(self, alive_at: int) -> list[tuple[int, int]]:
+        lives = (WARM, self.policy.warm_after_s), (COLD, self.policy.cold_after_s)
+        return [(tier, alive_at + seconds * MICROSECONDS) for tier, seconds in lives if seconds is not None]
 
 
-def limits(policy: LifecyclePolicy, now: int) -> Limits:
-    def before(seconds: int | None) -> int | None:
-        return None if seconds is None else now - seconds * MICROSECONDS
+class Seen(NamedTuple):
+    """What one look at an owner or a session did, and when the next one is worth while; 0: at the next round."""
 
-    return Limits(before(policy.warm_after_s), before(policy.cold_after_s))
+    moved: int
+    due_at: int
 
 
 class Demote:
@@ -101,6 +113,7 @@ class Demote:
         self._noted = noted
         self._segmentation = segmentation
         self._left: dict[int, list[str]] = {}  # owners of a shard that this round has still to look at
+        self._due: dict[str, tuple[LifecyclePolicy, int]] = {}
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
         if not self._left.get(number):
@@ -113,12 +126,17 @@ class Demote:
         return bool(owners)
 
     def _limits(self, owner: str) -> Limits:
-        return limits(self._policies.of(Owner.from_key(owner).tenant, LifecyclePolicy), self._clock())
+        return Limits(self._policies.of(Owner.from_key(owner).tenant, LifecyclePolicy), self._clock())
 
     def _candidates(self, shard: Shard) -> list[str]:
-        """Owners with a turn that came long enough ago to be in a colder tier than it is in."""
-        oldest = shard.table.oldest()
-        return sorted({owner for (owner, tier), came in oldest.items() if self._limits(owner).tier(came) > tier})
+        """Owners with a turn that came long enough ago to be in a colder tier than it is in, and that may be due."""
+        found: set[str] = set()
+        for (owner, tier), came in shard.table.oldest().items():
+            bounds = self._limits(owner)
+            policy, due_at = self._due.get(owner, (bounds.policy, 0))
+            if bounds.tier(came) > tier and (due_at <= bounds.now or policy != bounds.policy):
+                found.add(owner)
+        return sorted(found)
 
     def _tend_owner(self, writer: ShardWriter, owner: str) -> int:
         shard, bounds = writer.shard, self._limits(owner)
@@ -126,11 +144,11 @@ class Demote:
         sessions: dict[str, list[Age]] = {}
         for age in shard.table.ages(owner):
             sessions.setdefault(age.session, []).append(age)
-        moved = 0
-        for session, ages in sessions.items():
-            if _any_old(ages, bounds):
-                moved += self._tend_session(writer, owner, session, ages, alive, bounds)
-        return moved
+        seen = [self._tend_session(writer, owner, name, ages, alive, bounds) for name, ages in sessions.items()]
+        if len(self._due) > OWNERS_REMEMBERED_MAX:
+            self._due.clear()
+        self._due[owner] = bounds.policy, min((one.due_at for one in seen), default=0)
+        return sum(one.moved for one in seen)
 
     def _tend_session(
         self,
@@ -140,20 +158,33 @@ class Demote:
         ages: Sequence[Age],
         alive: Mapping[int, int],
         bounds: Limits,
-    ) -> int:
+    ) -> Seen:
+        if not any(bounds.tier(age.arrived_at) > age.tier for age in ages):
+            return Seen(0, min(bounds.due_at(age.arrived_at, age.tier) for age in ages))
         index = writer.shard.block(owner).sessions.get(session)
         if index is None or index.seqs[-1] < ages[-1].seq:
-            return 0  # erased meanwhile
+            return Seen(0, 0)  # erased meanwhile
         last_seq, unfolded = index.seqs[-1], writer.shard.unfolded_of(owner)
         growing = any(seq in unfolded for seq in index.seqs[bisect.bisect_right(index.seqs, ages[-1].seq) :])
         going: dict[int, list[int]] = {WARM: [], COLD: []}
+        due_at = NEVER
         topics = self._topics(writer.shard, owner, ages, alive, bounds, list(index.seqs), growing)
         for topic in topics:
-            tier = bounds.tier(_alive_at(topic, alive))
+            alive_at = _alive_at(topic, alive)
+            tier = bounds.tier(alive_at)
             if tier != HOT:
                 going[tier] += [age.seq for age in topic if age.tier < tier]
-        if going[COLD]:
-            writer.shard.cold.check()  # a fold waits for the cold store: nothing is sent to one that does not answer
+            due_at = min(due_at, bounds.due_at(alive_at, max(tier, min(age.tier for age in topic))))
+        planned = sum(map(len, going.values()))
+        if going[COLD] and not writer.shard.cold.answers():
+            going[COLD] = []  # a fold waits for the cold store: nothing is sent to one that does not answer
+        moved = self._move(writer, owner, session, going, last_seq)
+        as_seen = topics and not growing and moved == planned
+        return Seen(moved, due_at if as_seen else 0)
+
+    def _move(
+        self, writer: ShardWriter, owner: str, session: str, going: Mapping[int, Sequence[int]], last_seq: int
+    ) -> int:
         moves = [
             MoveTurns(owner, session, tier, seqs[start : start + MOVED_A_RECORD], last_seq)
             for tier, seqs in going.items()
@@ -189,10 +220,6 @@ class Demote:
                 found.append(run[start : start + length])
                 start += length
         return found[:-1] if growing else found
-
-
-def _any_old(ages: Iterable[Age], bounds: Limits) -> bool:
-    return any(bounds.tier(age.arrived_at) > age.tier for age in ages)
 
 
 def _alive_at(ages: Iterable[Age], alive: Mapping[int, int]) -> int:

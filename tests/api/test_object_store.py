@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import obstore
 import msgspec
+import obstore
 import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import S3Store

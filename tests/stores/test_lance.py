@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -337,3 +338,27 @@ def test_a_table_that_is_gone_is_named(tmp_path: Path, table: RecordTable) -> No
     for call in calls:
         with pytest.raises(StoreUnavailable):
             call()  # type: ignore[operator]
+
+
+# ---- tables of earlier releases
+
+
+def test_a_table_without_tiers_and_arrival_times_is_completed_when_it_is_opened(tmp_path: Path) -> None:
+    """Its turns are in no colder tier, and none of them is old at once."""
+    made = opened(tmp_path / "new")
+    put(made, ANN, turn(1, "apple"), turn(2, "pear"))
+    rows = reopened(tmp_path / "new").to_arrow().drop_columns(["tier", "arrived_at"])
+    old = lancedb.connect(str(tmp_path / "old")).create_table("shard-0000", data=rows, on_bad_vectors="null")
+    assert "tier" not in old.schema.names
+    before = time.time_ns() // 1000
+    table = opened(tmp_path / "old")
+    assert [one.content for one in table.load(ANN, 5).turns] == ["apple", "pear"]
+    assert [(age.seq, age.tier) for age in table.ages(ANN)] == [(1, 0), (2, 0)]
+    assert all(before <= age.arrived_at <= time.time_ns() // 1000 for age in table.ages(ANN))
+    put(table, ANN, turn(3, "plum"), turn(2, "pear tree", rev=9))
+    again = opened(tmp_path / "old")
+    assert [one.content for one in again.load(ANN, 5).turns] == ["apple", "pear tree", "plum"]
+    assert [age.arrived_at for age in again.ages(ANN)][1:] == [1, 1]
+    assert len(again.nearest(ANN, EMBEDDER.embed(["plum"])[0], 5)) == 3
+    assert [one.seq for one, _ in again.matching(ANN, index_terms("plum"), 5)] == [3]
+    assert again.folded_seq() == 9

@@ -206,7 +206,7 @@ class Absent:
         self.inner, self.away = inner, True
 
     def __getattr__(self, name: str) -> Any:
-        if self.away and name not in ("trouble", "tend"):
+        if self.away and name not in ("trouble", "tend", "to_be_asked_again"):
             raise StoreUnavailable("the cold store is away")
         return getattr(self.inner, name)
 
