@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
+from serve_app.policies import PrivacyLevel
 
 TURNS_A_CALL_MAX = 1_000
 CONTENT_BYTES_MAX = 1 << 20
@@ -142,6 +143,11 @@ class EmbeddingsIn(Body):
     user: str | None = None
 
 
+class RedactIn(Body):
+    text: str
+    policy: PrivacyLevel = "strict"
+
+
 class KeyIn(Body):
     role: Literal["app", "admin", "operator"]
     tenant: Id | None = None
@@ -149,5 +155,5 @@ class KeyIn(Body):
 
 
 class MaintenanceIn(Body):
-    action: Literal["fold", "compact"]
+    action: Literal["fold", "compact", "rescan"]
     shard: Annotated[int, Meta(ge=0)] | None = None

@@ -30,6 +30,7 @@ from serve_app.memory.assembly import Moment, answer, retrieved_by
 from serve_app.memory.encoding import Encoding, Vector
 from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage
+from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
 from serve_app.memory.timing import Stages
@@ -52,6 +53,7 @@ from serve_app.write.operations import (
     NewTurn,
     PutFact,
 )
+from serve_app.write.redaction import repeats
 from serve_app.write.shard import Shard
 
 T = TypeVar("T")
@@ -126,6 +128,7 @@ class Memory:
         self._clock = clock
         self._versions = versions
         self._policies = policies or DefaultPolicies()
+        self._redacting = Redacting(self._policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes
@@ -136,7 +139,9 @@ class Memory:
         """Durable when it returns; with `wait_indexed` the vectors are in the hot tier too, or `indexed` is False."""
         self._indexer.admit(owner.key)
         writer = self._writer(owner)
-        results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns))
+        clean = await self._redacting.turns(owner.tenant, turns)
+        again = partial(repeats, level=clean.level)
+        results, receipt = await self._write(writer, AppendTurns(owner.key, session, clean.turns, again))
         if not wait_indexed:
             return Appended(receipt, results)
         pending = writer.shard.pending
@@ -148,6 +153,7 @@ class Memory:
     async def edit(
         self, owner: Owner, session: str, turn_id: str, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Turn, Receipt]:
+        content, metadata = await self._redacting.edit(owner.tenant, content, metadata)
         return await self._write(self._writer(owner), EditTurn(owner.key, session, turn_id, content, metadata))
 
     async def delete_turn(self, owner: Owner, session: str, turn_id: str) -> tuple[int, Receipt]:
@@ -175,6 +181,7 @@ class Memory:
         """A time to live of its own wins over that of its entity class; a class without one is kept as a label."""
         classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
         life_s = ttl_seconds or classes.get(entity_class or "")
+        value = self._redacting.fact(owner.tenant, key, value)
         return await self._write(self._writer(owner), PutFact(owner.key, key, value, entity_class, life_s))
 
     async def delete_fact(self, owner: Owner, key: str) -> tuple[int, Receipt]:

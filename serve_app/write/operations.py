@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -69,8 +69,16 @@ class ItemResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class AppendTurns(Operation):
     exclusive = False
 
-    def __init__(self, owner: str, session: str, turns: Sequence[NewTurn]) -> None:
+    def __init__(
+        self,
+        owner: str,
+        session: str,
+        turns: Sequence[NewTurn],
+        repeats: Callable[[Turn, NewTurn], bool] | None = None,
+    ) -> None:
+        """`repeats` tells whether a turn that comes again is the stored one; by default both must say the same."""
         self.owner, self.session, self.turns = owner, session, turns
+        self._repeats = repeats or says_the_same
         self.weight = sum(1 + (len(turn.content) + len(turn.data or b"")) // WEIGHT_BYTES for turn in turns)
 
     def prepare(self, draft: Draft) -> list[ItemResult]:
@@ -87,7 +95,7 @@ class AppendTurns(Operation):
     def _append(self, draft: Draft, stored: Mapping[str, Turn], new: NewTurn) -> ItemResult:
         existing = self._existing(draft, stored, new.id)
         if new.id is not None and existing is not None:
-            if says_the_same(existing, new):
+            if self._repeats(existing, new):
                 return ItemResult(new.id, existing.seq, "duplicate")
             return ItemResult(new.id, existing.seq, "rejected", "id_conflict: this id is stored with other content")
         turn = self._turn(draft, new)
