@@ -50,6 +50,7 @@ from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
+from serve_app.write.rescan import Rescan
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -157,7 +158,8 @@ class Service:
         opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
-        housekeeper = Housekeeper(self._writers, settings.fold)
+        rescan = Rescan(policies, self._folder, identity.shards)
+        housekeeper = Housekeeper(self._writers, settings.fold, [rescan])
         opened.callback(housekeeper.close)
         memory = Memory(
             self._writers,
@@ -175,7 +177,9 @@ class Service:
         operator = Operator(self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        return Api(Routes(memory, operator), AdminRoutes(memory, operator, keys, policies), keys, operator, metrics)
+        return Api(
+            Routes(memory, operator), AdminRoutes(memory, operator, keys, policies, rescan), keys, operator, metrics
+        )
 
     def _open_queues(self, embedder: Embedder) -> EncoderQueues:
         if self._queues_beside is not None:

@@ -27,9 +27,6 @@ ALL: frozenset[Kind] = SECRETS | {"email", "phone", "ipv4", "ipv6", "mac", "addr
 
 COVERED: dict[PrivacyLevel, frozenset[Kind]] = {"off": frozenset(), "secrets": SECRETS, "strict": ALL}
 
-LEVELS: tuple[PrivacyLevel, ...] = ("off", "secrets", "strict")
-"""From the loosest to the tightest: each covers all that those before it cover."""
-
 
 class Span(NamedTuple):
     """Where something stands, in code points of the text that was given."""
@@ -37,11 +34,3 @@ class Span(NamedTuple):
     start: int
     end: int
     type: Kind
-
-
-def looser(one: PrivacyLevel, other: PrivacyLevel) -> PrivacyLevel:
-    return min(one, other, key=LEVELS.index)
-
-
-def tighter_than(one: PrivacyLevel, other: PrivacyLevel) -> bool:
-    return LEVELS.index(one) > LEVELS.index(other)

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from serve_app.core import Fact, ToolCall, Turn
-from serve_app.policies import PrivacyLevel
-from serve_app.privacy.kinds import LEVELS
+from serve_app.policies import PRIVACY_LEVELS, PrivacyLevel
 from serve_app.privacy.redact import redact
 from serve_app.privacy.values import redact_json, redact_named, redact_value
 from serve_app.write.operations import NewTurn, says_the_same
@@ -59,5 +58,5 @@ def repeats(stored: Turn, new: NewTurn, level: PrivacyLevel) -> bool:
         return False
     if says_the_same(redacted_turn(stored, level), new):
         return True
-    tighter = LEVELS[LEVELS.index(level) + 1 :]
+    tighter = PRIVACY_LEVELS[PRIVACY_LEVELS.index(level) + 1 :]
     return any(says_the_same(stored, redacted_turn(new, one)) for one in tighter)

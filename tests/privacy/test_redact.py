@@ -16,9 +16,26 @@ CPU_S_A_MIB_MAX = 12.0
 """A wide bound: what is caught is work that grows faster than the text, which takes hours."""
 
 HOSTILE = [
-    "1", "1 ", "1-", "1.", "@", "a@", "a@b.", "+1", "(1", "eyJ", "eyJaaaaaaaa.", ":", "ab:", "a://b:", "sk-", "4111 ",
-    "DE89 ", "13800001234 ", "号", "路1号", "0 ", "１", "key=", "password:", "-----BEGIN PRIVATE KEY-----", "路", "1 Aaa ",
-]  # fmt: skip
+    *(
+        "1",
+        "1 ",
+        "1-",
+        "1.",
+        "@",
+        "a@",
+        "a@b.",
+        "+1",
+        "(1",
+        "eyJ",
+        "eyJaaaaaaaa.",
+        ":",
+        "ab:",
+        "a://b:",
+        "sk-",
+        "4111 ",
+    ),
+    *("DE89 ", "13800001234 ", "号", "路1号", "0 ", "１", "key=", "password:", "-----BEGIN PRIVATE KEY-----", "1 Aaa "),
+]
 
 ALPHABET = st.characters(codec="utf-8") | st.sampled_from("0123456789-+@.:()[] 号路电话")
 
