@@ -137,8 +137,9 @@ _IP_CUES = cues(
     "version versions v ver release releases released build builds revision rev firmware upgrade upgraded upgrading "
     "update updated downgrade downgraded rollback rolled bump bumped superseded changelog tag patch hotfix chrome "
     "chromium firefox python node nginx java jdk openssl kernel ios android windows driver sdk app package dll "
-    "assembly section chapter clause paragraph appendix oid versión 版本 版本号 升级 升到 回滚 降级 更新 固件 "
-    "补丁 驱动 客户端 软件 发布 章节 条款 小节 第 バージョン 更新版 アップデート actualización",
+    "assembly section chapter clause paragraph appendix oid figure fig table step item rfc versión 版本 版本号 "
+    "升级 升到 回滚 降级 更新 固件 "
+    "补丁 驱动 客户端 软件 发布 章节 条款 小节 图 表 第 バージョン 更新版 アップデート actualización",
 )
 
 
