@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -142,6 +142,8 @@ class Service:
         opened.callback(os.close, _locked(self._folder))
         keys = KeyFile(self._folder)
         policies = PolicyFile(self._folder)
+        with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
+            policies.refresh()
         embedder = self._open_encoder(settings.encoder)
         identity = self._identity(embedder.version)
         tokenizer = open_tokenizer(settings.memory.tokenizer)

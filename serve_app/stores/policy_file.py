@@ -67,7 +67,12 @@ class PolicyFile:
             if isinstance(policy, PrivacyPolicy):
                 stored = _with_floor(stored, tenant, policy.level)
             write(stored)
+        self.refresh()
         return policy
+
+    def refresh(self) -> None:
+        """Read what is in the file, here and now: a request that asks next finds it in memory."""
+        self._file.read()
 
     def floor(self, tenant: str) -> PrivacyFloor:
         return self._file.read().privacy_floors.get(tenant, PrivacyFloor())
@@ -84,6 +89,7 @@ class PolicyFile:
             if stored.privacy_floors.get(tenant, PrivacyFloor()).changes != reached.changes:
                 return False
             write(replace(stored, privacy_floors={**stored.privacy_floors, tenant: reached}))
+        self.refresh()
         return True
 
     def _found(self, tenant: str | None, kind: type[P]) -> P:
