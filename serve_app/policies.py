@@ -16,6 +16,9 @@ TTL_SECONDS_MAX = 10 * 366 * DAY_S
 ENTITY_CLASSES_MAX = 100
 
 PrivacyLevel = Literal["off", "secrets", "strict"]
+PRIVACY_LEVELS: tuple[PrivacyLevel, ...] = ("off", "secrets", "strict")
+"""From the loosest to the tightest: each covers all that those before it cover."""
+
 Life = Annotated[int, Meta(ge=1, le=TTL_SECONDS_MAX)]
 ClassName = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -61,6 +64,10 @@ OF_TENANT: dict[str, type[Policy]] = {"privacy": PrivacyPolicy, "ttl": TtlPolicy
 OF_SERVICE: dict[str, type[Policy]] = {"backup": BackupPolicy}
 
 P = TypeVar("P", bound=Policy)
+
+
+def looser(one: PrivacyLevel, other: PrivacyLevel) -> PrivacyLevel:
+    return min(one, other, key=PRIVACY_LEVELS.index)
 
 
 class Policies(Protocol):

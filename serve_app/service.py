@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +28,7 @@ from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
-from serve_app.errors import InvalidRequest
+from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding, Queues
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.memory import Memory
@@ -51,6 +51,7 @@ from serve_app.write.hits import Noted, WriteHits
 from serve_app.write.housekeeping import Duty, Housekeeper
 from serve_app.write.indexer import Indexer, PassageEncoder
 from serve_app.write.lifecycle import Demote
+from serve_app.write.rescan import Rescan
 from serve_app.write.shard import Shard
 
 WARM_UP = "warm up"
@@ -114,6 +115,8 @@ class Service:
         opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
         policies = PolicyFile(settings.store_folder)
+        with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
+            policies.refresh()
         embedder = self._open_encoder(settings.encoder)
         identity = identity_of(settings, embedder.version)
         tokenizer = open_tokenizer(settings.memory.tokenizer)
@@ -125,8 +128,9 @@ class Service:
         self._indexer = Indexer(queues, embedder, meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
         noted = {number: Noted() for number in range(identity.shards)}
+        rescan = Rescan(policies, settings.store_folder, identity.shards)
         start = self._start_following if settings.role == "replica" else self._start_writing
-        operator = start(identity, queues, metrics, policies, noted, opened)
+        operator = start(identity, queues, metrics, policies, noted, rescan, opened)
         memory = Memory(
             self._writers,
             self._indexer,
@@ -144,7 +148,7 @@ class Service:
         operator.watch(keys, policies)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies)
+        routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies, rescan)
         return Api(routes, admin, keys, operator, metrics, settings.limits, read_only=settings.role == "replica")
 
     def _start_writing(
@@ -154,6 +158,7 @@ class Service:
         metrics: Metrics,
         policies: PolicyFile,
         noted: Mapping[int, Noted],
+        rescan: Rescan,
         opened: ExitStack,
     ) -> Operator:
         """Take the shards over, and start whatever works on them in the background."""
@@ -170,6 +175,7 @@ class Service:
             Expirer(self._clock, settings.fold.expire_every_s),
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
+            rescan,
         ]
         housekeeper = Housekeeper(self._writers, settings.fold, duties)
         opened.callback(housekeeper.close)
@@ -190,6 +196,7 @@ class Service:
         metrics: Metrics,
         policies: PolicyFile,
         noted: Mapping[int, Noted],
+        rescan: Rescan,
         opened: ExitStack,
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""

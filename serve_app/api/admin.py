@@ -16,8 +16,9 @@ from serve_app.api.showing import shown_backup
 from serve_app.errors import Forbidden
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
-from serve_app.policies import OF_SERVICE
+from serve_app.policies import OF_SERVICE, PrivacyPolicy
 from serve_app.stores.policy_file import PolicyFile
+from serve_app.write.rescan import Rescan
 
 _backup = BodyDecoder(BackupIn)
 _key = BodyDecoder(KeyIn)
@@ -27,11 +28,12 @@ _maintenance = BodyDecoder(MaintenanceIn)
 class AdminRoutes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(self, memory: Memory, operator: Operator, keys: KeyFile, policies: PolicyFile) -> None:
+    def __init__(self, memory: Memory, operator: Operator, keys: KeyFile, policies: PolicyFile, rescan: Rescan) -> None:
         self._memory = memory
         self._operator = operator
         self._keys = keys
         self._policies = policies
+        self._rescan = rescan
 
     async def stats(self, who: Principal, request: Request) -> Response:
         return json_response({"shards": await self._operator.stats(), "version": self._memory.encoder.version.name})
@@ -84,7 +86,10 @@ class AdminRoutes:
 
     async def get_policy(self, who: Principal, request: Request) -> Response:
         policy = await asyncio.to_thread(self._policies.get, who.tenant, request.path[0])
-        return json_response({"name": request.path[0], "policy": msgspec.to_builtins(policy)})
+        shown = {"name": request.path[0], "policy": msgspec.to_builtins(policy)}
+        if isinstance(policy, PrivacyPolicy):
+            shown["rescan"] = await asyncio.to_thread(self._rescan.state, who.tenant)
+        return json_response(shown)
 
     async def put_policy(self, who: Principal, request: Request) -> Response:
         """The body is the policy as a whole: what it leaves out takes its default."""

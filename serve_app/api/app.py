@@ -90,6 +90,7 @@ def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
         ("GET", "/v1/users/{user_id}/export", routes.export),
         ("DELETE", "/v1/users/{user_id}", routes.erase_user),
         ("GET", "/v1/erasures/{erasure_id}", routes.get_erasure),
+        ("POST", "/v1/redact", routes.redact),
         ("POST", "/v1/embeddings", routes.embeddings),
         ("GET", "/v1/admin/stats", admin.stats),
         ("POST", "/v1/admin/maintenance", admin.maintain),

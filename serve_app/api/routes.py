@@ -24,6 +24,7 @@ from serve_app.api.schemas import (
     EditTurnIn,
     EmbeddingsIn,
     FactIn,
+    RedactIn,
     SearchIn,
     TurnIn,
 )
@@ -34,6 +35,7 @@ from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
 from serve_app.ports import Vectors
+from serve_app.privacy.redact import redact
 from serve_app.write.operations import NewTurn
 
 S = TypeVar("S")
@@ -44,10 +46,14 @@ _edit = BodyDecoder(EditTurnIn)
 _search = BodyDecoder(SearchIn)
 _context = BodyDecoder(ContextIn)
 _fact = BodyDecoder(FactIn)
+_redact = BodyDecoder(RedactIn)
 _embeddings = BodyDecoder(EmbeddingsIn)
 
 FOUND_SHOWN_AT_ONCE = 100
 """More results of a search are written out on a thread."""
+
+REDACTED_AT_ONCE_BYTES = 8 << 10
+"""A longer text is redacted on a thread."""
 
 VECTORS_SHOWN_AT_ONCE = 8
 """More vectors are written out on a thread."""
@@ -194,7 +200,14 @@ class Routes:
         backups = await asyncio.to_thread(self._operator.backups_holding, erasure.completed_at)
         return json_response(showing.shown_erasure(erasure, self._operator.stuck(shard), backups))
 
-    # ---- models
+    # ---- texts and models
+
+    async def redact(self, who: Principal, request: Request) -> Response:
+        """Stateless: what a policy would take out of this text, and where that stands in it, in code points."""
+        body = await _redact(request.body)
+        large = len(request.body) > REDACTED_AT_ONCE_BYTES
+        clean = await _off_the_loop_if(large, partial(redact, level=body.policy), body.text)
+        return json_response({"text": clean.text, "spans": [span._asdict() for span in clean.spans]})
 
     async def embeddings(self, who: Principal, request: Request) -> Response:
         body = await _embeddings(request.body)

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
 from serve_app.paths import PATH_CHARACTERS_MAX
-from serve_app.policies import ClassName
+from serve_app.policies import ClassName, PrivacyLevel
 from serve_app.retrieve.conditions import CONDITIONS_MAX, Op
 
 TURNS_A_CALL_MAX = 1_000
@@ -163,6 +163,11 @@ class EmbeddingsIn(Body):
     user: str | None = None
 
 
+class RedactIn(Body):
+    text: str
+    policy: PrivacyLevel = "strict"
+
+
 class KeyIn(Body):
     role: Literal["app", "admin", "operator"]
     tenant: Id | None = None
@@ -171,7 +176,7 @@ class KeyIn(Body):
 
 
 class MaintenanceIn(Body):
-    action: Literal["fold", "compact", "expire", "demote"]
+    action: Literal["fold", "compact", "expire", "demote", "rescan"]
     shard: Annotated[int, Meta(ge=0)] | None = None
 
 

@@ -32,6 +32,7 @@ from serve_app.memory.assembly import Moment, answer, retrieved_by
 from serve_app.memory.encoding import Encoding, Vector
 from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage
+from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
 from serve_app.memory.retrievals import Retrievals, Unmetered
@@ -60,6 +61,7 @@ from serve_app.write.operations import (
     NewTurn,
     PutFact,
 )
+from serve_app.write.redaction import repeats
 from serve_app.write.shard import Shard
 
 T = TypeVar("T")
@@ -141,6 +143,7 @@ class Memory:
         self._policies = policies or DefaultPolicies()
         self._user_turns = user_turns
         self._retrievals = retrievals or Retrievals({number: Noted() for number in range(len(writers))}, Unmetered())
+        self._redacting = Redacting(self._policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes
@@ -154,7 +157,10 @@ class Memory:
         if any(turn.classed for turn in turns if turn.field_lives):
             classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
             turns = [turn.with_lives(classes) for turn in turns]
-        results, receipt = await self._write(writer, AppendTurns(owner.key, session, turns, self._user_turns))
+        clean = await self._redacting.turns(owner.tenant, turns)
+        again = partial(repeats, level=clean.level)
+        append = AppendTurns(owner.key, session, clean.turns, again, self._user_turns)
+        results, receipt = await self._write(writer, append)
         if not wait_indexed:
             return Appended(receipt, results)
         pending = writer.shard.pending
@@ -166,6 +172,7 @@ class Memory:
     async def edit(
         self, owner: Owner, session: str, turn_id: str, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Turn, Receipt]:
+        content, metadata = await self._redacting.edit(owner.tenant, content, metadata)
         return await self._write(self._writer(owner), EditTurn(owner.key, session, turn_id, content, metadata))
 
     async def delete_turn(self, owner: Owner, session: str, turn_id: str) -> tuple[int, Receipt]:
@@ -205,6 +212,7 @@ class Memory:
         """
         classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
         life_s = ttl_seconds or classes.get(entity_class or "")
+        value = self._redacting.fact(owner.tenant, key, value)
         operation = PutFact(owner.key, key, value, entity_class, life_s, expires_at)
         return await self._write(self._writer(owner), operation)
 

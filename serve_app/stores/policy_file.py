@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from serve_app.errors import InvalidRequest, NotFound
-from serve_app.policies import OF_SERVICE, OF_TENANT, Policy
+from serve_app.policies import OF_SERVICE, OF_TENANT, Policy, PrivacyLevel, PrivacyPolicy, looser
 from serve_app.stores.private_file import PrivateFile
 
 P = TypeVar("P", bound=Policy)
@@ -17,11 +18,19 @@ P = TypeVar("P", bound=Policy)
 POLICIES_FILE = "policies.json"
 
 
+class PrivacyFloor(msgspec.Struct, frozen=True):
+    """The loosest privacy that something stored of a tenant may have come in by, and how often its policy was set."""
+
+    level: PrivacyLevel = PrivacyPolicy().level
+    changes: int = 0
+
+
 class Stored(msgspec.Struct, frozen=True):
     """The file: each policy as the JSON that was set."""
 
     tenants: dict[str, dict[str, msgspec.Raw]] = {}
     service: dict[str, msgspec.Raw] = {}
+    privacy_floors: dict[str, PrivacyFloor] = {}
 
 
 class PolicyFile:
@@ -56,11 +65,37 @@ class PolicyFile:
         with self._file.changing() as write:
             stored, raw = self._file.read(), msgspec.Raw(msgspec.json.encode(policy))
             if name in OF_SERVICE:
-                write(Stored(stored.tenants, {**stored.service, name: raw}))
+                stored = replace(stored, service={**stored.service, name: raw})
             else:
                 named = {**stored.tenants.get(tenant, {}), name: raw}
-                write(Stored({**stored.tenants, tenant: named}, stored.service))
+                stored = replace(stored, tenants={**stored.tenants, tenant: named})
+            if isinstance(policy, PrivacyPolicy):
+                stored = _with_floor(stored, tenant, policy.level)
+            write(stored)
+        self.refresh()
         return policy
+
+    def refresh(self) -> None:
+        """Read what is in the file, here and now: a request that asks next finds it in memory."""
+        self._file.read()
+
+    def floor(self, tenant: str) -> PrivacyFloor:
+        return self._file.read().privacy_floors.get(tenant, PrivacyFloor())
+
+    def lagging(self) -> dict[str, PrivacyFloor]:
+        """By tenant, where something stored may be looser than its policy of today."""
+        floors = self._file.read().privacy_floors
+        return {name: floor for name, floor in floors.items() if floor.level != self.of(name, PrivacyPolicy).level}
+
+    def raise_floor(self, tenant: str, reached: PrivacyFloor) -> bool:
+        """All that is stored is as tight as `reached` says, unless the policy was set since that was begun: False."""
+        with self._file.changing() as write:
+            stored = self._file.read()
+            if stored.privacy_floors.get(tenant, PrivacyFloor()).changes != reached.changes:
+                return False
+            write(replace(stored, privacy_floors={**stored.privacy_floors, tenant: reached}))
+        self.refresh()
+        return True
 
     def _found(self, tenant: str | None, kind: type[P]) -> P:
         stored = self._file.read()
@@ -72,6 +107,12 @@ class PolicyFile:
             policy = decoded[tenant, kind] = _decoded(stored, tenant, kind)
         assert isinstance(policy, kind)
         return policy
+
+
+def _with_floor(stored: Stored, tenant: str, level: PrivacyLevel) -> Stored:
+    floor = stored.privacy_floors.get(tenant, PrivacyFloor())
+    lowered = PrivacyFloor(looser(floor.level, level), floor.changes + 1)
+    return replace(stored, privacy_floors={**stored.privacy_floors, tenant: lowered})
 
 
 def _kind(name: str) -> type[Policy]:

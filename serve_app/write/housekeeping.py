@@ -31,6 +31,9 @@ SEGMENTS_A_DROP = 100
 FAILURES_NOTICED = 3
 """Rounds of a shard's maintenance that failed one after the other, from which on it counts as stuck."""
 
+Part = Callable[[int, Shard], None]
+"""Of one shard's maintenance."""
+
 NO_WRITES = "this shard takes no writes here, and so no maintenance"
 
 
@@ -188,14 +191,15 @@ class Housekeeper:
         if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
             upkeep.trouble, upkeep.failures = NO_WRITES, FAILURES_NOTICED
             return
-        parts = [self._tend_tables, *(partial(self._tend_duty, duty) for duty in self._duties.values())]
+        duties: list[Part] = [partial(self._tend_duty, duty) for duty in self._duties.values()]
+        parts: list[Part] = [self._tend_tables, *duties]
         troubles = [self._attempt(part, number, shard) for part in parts]
         if shard.cold.to_be_asked_again:
             shard.cold.answers()
         upkeep.trouble = next(filter(None, troubles), None)
         upkeep.failures = upkeep.failures + 1 if upkeep.trouble else 0
 
-    def _attempt(self, part: Callable[[int, Shard], None], number: int, shard: Shard) -> str | None:
+    def _attempt(self, part: Part, number: int, shard: Shard) -> str | None:
         """Do a part of the maintenance; gives what failed. The other parts are done all the same."""
         try:
             part(number, shard)

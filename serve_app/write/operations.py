@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -109,9 +109,20 @@ class ItemResult(msgspec.Struct, frozen=True, omit_defaults=True):
 class AppendTurns(Operation):
     exclusive = False
 
-    def __init__(self, owner: str, session: str, turns: Sequence[NewTurn], turns_max: int | None = None) -> None:
-        """`turns_max`: how many the owner may hold."""
+    def __init__(
+        self,
+        owner: str,
+        session: str,
+        turns: Sequence[NewTurn],
+        repeats: Callable[[Turn | Stub, NewTurn], bool] | None = None,
+        turns_max: int | None = None,
+    ) -> None:
+        """`repeats` tells whether a turn that comes again is the stored one; by default both must say the same.
+
+        `turns_max`: how many the owner may hold.
+        """
         self.owner, self.session, self.turns, self.turns_max = owner, session, turns, turns_max
+        self._repeats = repeats or says_the_same
         self.weight = sum(1 + (len(turn.content) + len(turn.data or b"")) // WEIGHT_BYTES for turn in turns)
 
     def prepare(self, draft: Draft) -> list[ItemResult]:
@@ -139,7 +150,7 @@ class AppendTurns(Operation):
         existing = self._existing(draft, stored, new.id)
         if new.id is not None and existing is not None:
             seq, turn_or_stub = existing
-            if says_the_same(turn_or_stub, new):
+            if self._repeats(turn_or_stub, new):
                 return ItemResult(new.id, seq, "duplicate")
             return ItemResult(new.id, seq, "rejected", "id_conflict: this id is stored with other content")
         turn = self._turn(draft, new)

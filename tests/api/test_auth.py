@@ -26,6 +26,7 @@ BODIES: dict[str, Any] = {
     "/v1/context": {"user_id": "zelda", "query": "x", "budget_tokens": 500},
     "/v1/search": {"user_id": "zelda", "query": "x"},
     "/v1/users/{user_id}/facts/{key}": {"value": "changed"},
+    "/v1/redact": {"text": "x"},
     "/v1/embeddings": {"input": "x"},
     "/v1/admin/maintenance": {"action": "fold"},
     "/v1/admin/keys": {"role": "app"},

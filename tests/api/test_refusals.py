@@ -27,6 +27,7 @@ VALID: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"user_id": "u", "query": "x", "budget_tokens": 500, "history": [{"role": "user", "content": "a"}]},
     ),
     "fact": ("PUT", "/v1/users/u/facts/colour", {"value": "blue"}),
+    "redact": ("POST", "/v1/redact", {"text": "x", "policy": "strict"}),
     "embeddings": ("POST", "/v1/embeddings", {"input": ["a", "b"]}),
     "maintenance": ("POST", "/v1/admin/maintenance", {"action": "fold", "shard": 0}),
     "key": ("POST", "/v1/admin/keys", {"role": "app", "tenant": "t"}),

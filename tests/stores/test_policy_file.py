@@ -8,7 +8,7 @@ import pytest
 
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
 from serve_app.policies import BackupPolicy, LifecyclePolicy, PrivacyPolicy, TtlPolicy
-from serve_app.stores.policy_file import POLICIES_FILE, PolicyFile
+from serve_app.stores.policy_file import POLICIES_FILE, PolicyFile, PrivacyFloor
 
 
 def test_nothing_set_means_the_defaults(tmp_path: Path) -> None:
@@ -53,3 +53,37 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / POLICIES_FILE).write_text("{")
     with pytest.raises(StoreUnavailable, match=r"policies\.json"):
         PolicyFile(tmp_path).of("acme", PrivacyPolicy)
+
+
+def test_what_is_stored_lags_behind_a_policy_that_tightens_until_it_has_caught_up(tmp_path: Path) -> None:
+    policies = PolicyFile(tmp_path)
+    assert policies.lagging() == {}
+    policies.put("acme", "privacy", b'{"level": "strict"}')
+    assert policies.lagging() == {"acme": PrivacyFloor("secrets", 1)}
+    assert policies.raise_floor("acme", PrivacyFloor("strict", 1))
+    assert policies.lagging() == {}
+
+
+def test_the_loosest_policy_that_was_ever_in_force_since_counts(tmp_path: Path) -> None:
+    policies = PolicyFile(tmp_path)
+    for level in (b"off", b"secrets", b"strict"):
+        policies.put("acme", "privacy", b'{"level": "%b"}' % level)
+    assert policies.floor("acme") == PrivacyFloor("off", 3)
+
+
+def test_a_policy_that_loosens_leaves_nothing_to_do(tmp_path: Path) -> None:
+    policies = PolicyFile(tmp_path)
+    policies.put("acme", "privacy", b'{"level": "off"}')
+    policies.put("other", "ttl", b"{}")
+    assert policies.lagging() == {}
+    assert policies.floor("acme").level == "off"
+
+
+def test_catching_up_with_a_policy_that_was_set_again_does_not_count(tmp_path: Path) -> None:
+    policies = PolicyFile(tmp_path)
+    policies.put("acme", "privacy", b'{"level": "strict"}')
+    begun = policies.floor("acme").changes
+    policies.put("acme", "privacy", b'{"level": "off"}')
+    policies.put("acme", "privacy", b'{"level": "strict"}')
+    assert not policies.raise_floor("acme", PrivacyFloor("strict", begun))
+    assert policies.floor("acme").level == "off"
