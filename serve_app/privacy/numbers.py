@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from stdnum import iban as iban_rules
-from stdnum import luhn, numdb
+from stdnum import numdb
 from stdnum.cn import ric
 
 from serve_app.privacy.cues import cues, nearest
@@ -27,6 +27,7 @@ _CARD = re.compile(
     r"|\d{4}(?P<b>[ .-])\d{6}(?P=b)\d{4,5}"
     r"|\d{6}(?P<c>[ -])\d{7,13})(?![0-9A-Za-z_]|[.-]\d)"
 )
+_DOUBLED = str.maketrans("0123456789", "0246813579")
 _FIRST_GROUP = re.compile(r"\d+")
 _NETWORKS = re.compile(
     r"4(?:\d{15}|\d{18})"  # Visa
@@ -70,13 +71,18 @@ def _group_at(text: str, start: int) -> str:
 
 
 def _is_card(text: str, start: int, number: str) -> bool:
-    if number[0] not in "2345689" or len(set(number)) == 1 or not luhn.is_valid(number):
+    if number[0] not in "2345689" or len(set(number)) == 1 or not _check_digit_is_right(number):
         return False
     cue = nearest(text, start, _CARD_CUES)
     if cue is not None and cue.speaks_for:
         return True
     sure = len(number) in CARD_LENGTHS_SURE or number.startswith("62")
     return cue is None and sure and _NETWORKS.fullmatch(number) is not None
+
+
+def _check_digit_is_right(number: str) -> bool:
+    """By Luhn's rule (ISO/IEC 7812-1). A text of digits alone asks this often, and stdnum takes three times as long."""
+    return (sum(map(int, number[::-2])) + sum(map(int, number[-2::-2].translate(_DOUBLED)))) % 10 == 0
 
 
 # ---- Chinese resident ids

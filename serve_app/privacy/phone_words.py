@@ -7,10 +7,11 @@ import re
 from serve_app.privacy.cues import cues
 
 UNIT_AFTER = re.compile(
-    r"(?:元|块|万|亿|件|个(?![人月])|条|次|人(?![工家])|字节|股|票(?!据)|份|台|套|箱|吨|米|毫秒|微秒|秒|行|美元"
+    r"(?:元|块|支|纳秒|韩元|英镑|港元|港币|美金|卢比|万|亿|件|个(?![人月])|条|次|人(?![工家])|字节|股|票(?!据)"
+    r"|份|台|套|箱|吨|米|毫秒|微秒|秒|行|美元"
     r"|欧元|日元|円|颗|枚|笔|回(?!电|复|拨)"
     r"|コ|個|点(?!击)|人民币|度|步|像素|位用户|名用户|毫升|克|千克|公里|ドル|バイト|週|ユーロ|票|股|字(?!节)|倍|比特)"
-    r"| (?:元|件|个|条|次|万|亿|字节|人次|行|步|股|票|円|個|ドル|バイト|美元|毫秒)"
+    r"| (?:元|件|个|条|次|万|亿|字节|人次|韩元|英镑|港元|港币|美金|卢比|纳秒|行|步|股|票|円|個|ドル|バイト|美元|毫秒)"
     r"| ?(?:bytes?|units?|items?|rows?|records?|views?|requests?|users?|messages?|tokens?|lines?|pieces?|pcs"
     r"|dollars?|euros?"
     r"|yuan|rmb|cny|usd|eur|gbp|hkd|twd|krw|vnd|inr|jpy|yen|won|rupees|pounds|transactions|payments|files"
@@ -19,7 +20,7 @@ UNIT_AFTER = re.compile(
     r"|steps|km|kg|[kmgt]?i?b|people|events|entries|copies|orders|impressions|clicks|iterations|ticks|pesos"
     r"|unidades|bits"
     r"|registros|visitas|millis|microseconds|milliseconds|pixels|samples|cycles)\b"
-    r"| ?%",
+    r"| ?%| ?[+*×=<>]=? ?\d",
     re.IGNORECASE,
 )
 SAID_AFTER = re.compile(
@@ -39,12 +40,14 @@ CUES = cues(
     "whatsapp reach contact hotline landline ph mob handset msisdn helpline telefon "
     "电话 电话号码 手机 手机号 手机号码 致电 拨打 联系 联系方式 联系人 回电 来电 短信 微信 客服 热线 座机 传真 "
     "呼叫 固话 拨 打 电联 收货 收件 "
-    "收件人 本机 尾号 号码 机号 加我 加微信 電話 電話番号 携帯 携帯番号 連絡先 連絡 ファックス 番号 "
-    "的号 个号 微信号 电话号 账号 帐号 新号 旧号 老号 小号 大号 联系号 绑定 注册 预留 充值 "
+    "收件人 本机 号码 机号 加我 加微信 電話 電話番号 携帯 携帯番号 連絡先 連絡 ファックス 番号 "
+    "打了 拨了 换了 存了 加了 的号 个号 微信号 电话号 账号 帐号 新号 旧号 老号 小号 大号 联系号 绑定 注册 预留 充值 "
     "teléfono telefono teléfonos móvil movil celular llama llame llamar llámame llámeme contacto marcar marca "
     "fijo tlf tfno "
     "whatsapp",
-    "order orders invoice ticket tracking amount amounts total totals count counts counter sum balance price "
+    "order orders memory usage used cap stars counted nonce po quote sample samples sold wrote capacity average "
+    "mean median "
+    "invoice ticket tracking amount amounts total totals count counts counter sum balance price "
     "cost revenue "
     "qty quantity stock inventory id ids uid sku serial sn isbn issn doi version build release meeting room session "
     "offset size bytes length timestamp timestamps ts epoch views plays population budget sales salary rows row "
@@ -68,7 +71,8 @@ CUES = cues(
     "货号 型号 批号 商品 主键 自增 长度 容量 产量 产能 估值 市值 利润 亏损 欠款 贷款 彩票 面积 距离 共 约 值 "
     "群号 总播放 总访问 卡号 银行卡 "
     "身份证 护照 护照号 坐标 经度 纬度 书号 税号 预约号 单据号 记录 记录数 差额 费用 税额 奖金 工资 存款 数据量 日志 "
-    "快递 快件 包裹 交易 交易号 应缴 实缴 缓存 命中 账期 流量 门牌号 座位号 车牌号 设备号 数 量 额 率 价 额度 額 号 "
+    "样本 耗时 内存 占用 消耗 退款 赔付 写入 读取 存储 销售 卖出 资产 了 达 增至 升至 降至 快递 快件 包裹 交易 "
+    "交易号 应缴 实缴 缓存 命中 账期 流量 门牌号 座位号 车牌号 设备号 数 量 额 率 价 额度 額 号 "
     "注文 注文番号 金額 合計 在庫 個数 残高 再生回数 再生 売上 人数 商品番号 追跡番号 会議 予約番号 "
     "お問い合わせ番号 受付番号 "
     "pedido importe total cantidad saldo factura precio código stock visitas ventas presupuesto referencia "

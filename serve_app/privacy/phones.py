@@ -32,12 +32,12 @@ _FORMS = re.compile(
 )
 _FIRST = re.compile(r"(?:\+ ?|\(\+?)\d+|\d\d+|1(?=[ .-]\(?[2-9]\d\d)")
 _EXTENSION = re.compile(r" ?(?:x|ext|int|分机|转|内線)\W{0,2}\d", re.IGNORECASE)
-_CURRENCY_BEFORE = re.compile(r"(?:[¥￥$€£#<>%]|==?|[A-Za-z_]\(|(?:RMB|CNY|USD|US\$|HK\$|EUR)) ?$")
-_NUMBER_BEFORE = re.compile(r"(?:[0-9A-Za-z_]|[0-9][.\-/,:]|[A-Za-z][-/])$")
+_CURRENCY_BEFORE = re.compile(r"(?:\d ?[x×*+] |[¥￥$€£#<>%]|==?|[A-Za-z_]\(|(?:RMB|CNY|USD|US\$|HK\$|EUR)) ?$")
+_NUMBER_BEFORE = re.compile(r"(?:[0-9A-Za-z_]|[0-9][.\-:]|(?<![0-9]{6})[0-9][/,]|[A-Za-z][-/])$")
 _LABEL_BEFORE = re.compile(r"(?:tel|phone|mobile|cell|fax|mob|ph|call|tlf|tfno)[-/]$", re.IGNORECASE)
-_NUMBER_AFTER = re.compile(r"[0-9A-Za-z_]|[.\-/,:]\d|-[A-Za-z]")
+_NUMBER_AFTER = re.compile(r"[0-9A-Za-z_]|[.\-:]\d|[/,]\d(?!\d{6})|-[A-Za-z]")
 
-_WORD_AFTER = re.compile(r"[ ,，]{0,2}(?:[^\W\d_]|%)")
+_WORD_AFTER = re.compile(r"[ ,，]{0,2}(?:[^\W\d_]|[%+*×=<>])")
 _LISTED = re.compile(r"(?:[ ,，、/和或及与跟とや至到-]|and|or|to|y|o)+", re.IGNORECASE)
 
 _DATE = re.compile(r"(?:19|20)\d\d[-./]?[01]?\d[-./]?[0-3]?\d(?!\d)|[0-3]?\d[-.][01]?\d[-.](?:19|20)\d\d(?!\d)")

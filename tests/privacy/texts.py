@@ -20,6 +20,7 @@ def unmarked(marked: str) -> tuple[str, set[Span]]:
 
 
 FOUND = """
+名单：⟦phone|13800001234⟧,⟦phone|13900005678⟧/⟦phone|13700002222⟧
 有事请拨⟦phone|13900001234⟧找小林
 手机⟦phone|15900002468⟧，订单号 20250613880042
 订单号20250613880042已发货，收货人手机⟦phone|13800001234⟧
@@ -323,5 +324,148 @@ between 2000000000 and 2147483647
 0x7ffee4c0a9b8
 AS64496
 1600 1200 1024 768
+总播放量13912345678
+收入合计 13800001234，比去年多
+这个月流水13512345678元
+字段值为 13900001234，超过 int32
+主键 13800001234 冲突
+数据库里有 13800001234 条
+估算约13800000000个token
+人口13900000000
+单号：13800001234
+快递 15812345678 到了，取件码 1234
+距离 13800001234 米
+余额13800001234
+13800001234是订单号，不是电话
+amount=13800001234
+The order 13800001234 has shipped
+We processed 13912345678 transactions last year
+The file is 13812345678 bytes long
+a population of 13900000000
+revenue reached 15812345678
+SKU 13912345678
+Case #13912345678
+13,912,345,678 views
+total = 13912345678;
+transaction 13912345678 failed
+Bank transfer of 13912345678 VND
+库存 138-0000-1234
+cost 13912345678 won
+播放13800001234
+共计13800001234，单位元
+价税合计（小写）13800001234
+本期应缴 13800001234
+阅读数13800001234
+编号为13800001234的设备
+设备ID 13800001234
+实例id：13900001234
+交易号13900001234
+数额13900001234太大
+查到13900001234行
+订单金额是13900001234，麻烦核对
+缓存命中 13900001234
+offset 13900001234, partition 3
+件数は13800001234です
+注文番号は13800001234です
+number of rows: 13800001234
+GDP 13800001234 万元
+Invoice total 4,111,111.11
+serial 4111-1111-1111-1112
+gift card code ABCD-1234-EFGH-5678
+ICCID 89860000000000000000
+VIN 1HGCM82633A004352
+flight CA1234 seat 12A, gate B12
+运单号 4200 1234 5678 9012
+订单 20241105 1234 5678 9012
+2024110512345678
+条码 4006381333931
+Kubernetes v1.28.3.4 node
+python 3.11.0.2
+Windows 10.0.19045.1
+版本号：10.3.2.1
+build 192.168.1.20 failed
+127.0.0.53 resolver
+第 1.2.3.4 节
+Firmware 2.4.6.8 installed
+Figure 3.2.1.4 shows
+ratio 1:2:3:4:5:6
+C++ a::b and std::string
+time 10:20:30
+css ::before and ::after
+hash a4:5e
+uuid 550e8400-e29b-41d4-a716-446655440000
+git sha 3f786850e387550fdab836ed7e6dc881de23001b
+a session id 5f4dcc3b5aa765d61d8327deb882cf99
+color: #ff00aa; width: 100px
+lat=31.2304,lng=121.4737
+身份证号应为18位，以 110101 开头
+护照有效期 20310501
+passport expires 2031-05-01
+The passport office opens at 9, ticket A1234567
+password reset link expires in 24 hours
+use Bearer <token> in the header
+Authorization: Bearer YOUR_TOKEN
+sk-1234
+my API key is in the vault
+http://localhost:3000/?token=abc
+https://example.com:8443/path
+email: none
+follow me @kai_1990
+price@100 each
+foo@bar
+IBAN field is empty, DE89 only
+DE89 3704 0044 0532 0130 01
+地址栏输入 about:blank
+在 5 号楼开会
+公交 18 路
+第3号文件
+10-20 people, 30-40 seats
+1-2-3-4-5-6-7
+2024-2025-1
+call me at 5
+phone costs 1200
+my phone is 6.1 inches, 4000 mAh
+电话费 120 元
+room 2125
+extension 8012
+PIN 4821
+score 123-456
+555-0147-212
+part no. 415-2003-9912
+ISSN 2049-3630
+DOI 10.1000/182
+arXiv:2301.12345
+MAC lipstick 12-34-56
+退款 13912345678 韩元
+库存：13,800,138,000
+今年销售了13912345678支
+总字节数=13912345678
+抽查样本 13912345678，误差 0.1%
+共耗时 13912345678 纳秒
+The counter wrapped at 13912345678.
+It sold 13912345678 copies.
+memory usage: 13912345678
+market cap of 13912345678
+loss = 13912345678
+13912345678 impressions were served
+we counted 13912345678 stars
+seed 13912345678
+nonce: 13912345678
+2 x 13912345678
+13912345678 + 1
+max_id=13912345678
+row 13912345678 is broken
+资产 13912345678 元
+市值约13912345678美元
+订单尾号13912345678
+发票代码 13912345678
+税号 13912345678
+数据量达13912345678
+写入了13912345678
+内存地址 13912345678
+电量 13912345678
+PO 13912345678
+PO number: 13912345678
+quote #13912345678
 第 12 条第 3 款
 """.strip().splitlines()
