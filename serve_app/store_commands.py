@@ -82,11 +82,10 @@ def _expect(shown: Bar) -> Callable[[int], None]:
 
 
 def _step(shown: Bar) -> Callable[[int], None]:
-    return lambda count: void(shown.update(count))
+    def done(count: int) -> None:
+        shown.update(count)
 
-
-def void(_: object) -> None:
-    """What a bar says of itself is of no interest."""
+    return done
 
 
 # ---- backup

@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from serve_app.backup.manifest import BEGUN, MANIFEST, Begun, Kind, Manifest
+from serve_app.backup.manifest import BEGUN, FILES, MANIFEST, SHARDS, Begun, Kind, Manifest
 from serve_app.errors import NotFound
 from serve_app.stores.places import Place, read
 
@@ -103,8 +103,8 @@ def read_manifest(place: Place, backup: str) -> Manifest:
 
 
 def delete(place: Place, backup: str) -> None:
-    """The manifest goes first: what a crash leaves is an unfinished backup, which goes next time."""
-    paths = [blob.path for blob in place.list(backup)]
-    first = [f"{backup}/{MANIFEST}"]
-    last = [f"{backup}/{BEGUN}"]
-    place.delete(first + [path for path in paths if path not in first + last] + last)
+    """The manifest goes first and what says that it was begun last: what a crash leaves is gone through next time."""
+    place.delete([f"{backup}/{MANIFEST}"])
+    for folder in (FILES, SHARDS):
+        place.clear(f"{backup}/{folder}")
+    place.delete([f"{backup}/{BEGUN}"])

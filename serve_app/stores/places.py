@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -55,6 +56,10 @@ class Place(Protocol):
 
     def delete(self, paths: Sequence[str]) -> None:
         """In the given order; what is not there is no error."""
+        ...
+
+    def clear(self, prefix: str) -> None:
+        """Remove everything below a folder of the place, also what a writer that was killed has left half written."""
         ...
 
 
@@ -120,6 +125,10 @@ class DiskPlace:
                             break
                         folder.rmdir()
 
+    def clear(self, prefix: str) -> None:
+        with _disk(prefix), suppress(FileNotFoundError):
+            shutil.rmtree(self._root / prefix)
+
     def _make(self, folder: Path) -> None:
         missing = [one for one in (folder, *folder.parents) if not one.exists()]
         for one in reversed(missing):
@@ -168,6 +177,9 @@ class ObjectPlace:
         for path in paths:
             with _bucket(path), suppress(FileNotFoundError):
                 obstore.delete(self._store, path)
+
+    def clear(self, prefix: str) -> None:
+        self.delete([blob.path for blob in self.list(prefix)])
 
 
 def _up_to(count: int, pieces: Iterator[bytes]) -> Iterator[bytes]:

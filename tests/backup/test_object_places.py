@@ -41,6 +41,9 @@ def test_what_was_put_is_listed_read_and_deleted(place: Place) -> None:
     assert [blob.path for blob in place.list()] == ["a.b", "a/one"]
     with pytest.raises(NotFound):
         read(place, "a/b/two")
+    place.clear("a")
+    place.clear("not there")
+    assert [blob.path for blob in place.list()] == ["a.b"]
 
 
 def test_large_files_go_from_place_to_place(place: Place, bucket: str, connection: dict[str, str]) -> None:

@@ -110,6 +110,17 @@ def test_a_restore_stopped_anywhere_goes_on_and_no_service_starts_before_it_is_d
         Restorer(place, into.layout, Pace(None)).restore(manifest, None)
 
 
+def test_what_a_killed_backup_has_left_goes_as_a_whole(stopped: Settings, tmp_path: Path) -> None:
+    """Half-written files, too, which no list shows."""
+    place = DiskPlace(tmp_path / "backups")
+    with pytest.raises(Stopped):
+        take(stopped, place, Budget(9).pace)
+    (unfinished,) = catalogue.look(place, None, {}).unfinished
+    (tmp_path / "backups" / unfinished.id / "files" / ".half.1.tmp").write_bytes(b"half")
+    catalogue.delete(place, unfinished.id)
+    assert list((tmp_path / "backups").iterdir()) == []
+
+
 def test_damaged_and_missing_files_of_a_backup_are_refused(stopped: Settings, tmp_path: Path) -> None:
     place = DiskPlace(tmp_path / "backups")
     manifest = take(stopped, place, Pace(None))
