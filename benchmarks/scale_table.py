@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from serve_app.client.http import Json
 
 HOT_MS, WARM_MS, READY_S, BYTES_A_TURN, GROWTH = 3.0, 40.0, 30.0, 8_192, 1.3
-NAME_WIDTH = 52
+NAME_WIDTH = 54
 MB = 1e6
 
 Line = tuple[str, float | int | bool | None, str, float | None]
@@ -47,7 +47,7 @@ def _ingest(told: Json) -> Iterator[Line]:
         if part in told:
             yield f"search of a hot user, p50, {when}", told[part]["hot_ms"]["p50"], "ms", None
             yield f"search of a hot user, p95, {when}", told[part]["hot_ms"]["p95"], "ms", HOT_MS
-    yield "search after all to after the first part, p50", told.get("search_growth"), "times", GROWTH
+    yield "its stage `search`, after all to after the first part", told.get("search_growth"), "times", GROWTH
     yield "disk, after the ingest", told["disk_bytes_a_turn"], "B a turn", None
 
 
