@@ -303,6 +303,9 @@ def test_the_older_of_two_services_is_fenced_and_never_acknowledges_again(
     assert {one["what"] for one in degraded(older)} == {"writer_fenced"}
     assert [one["shard"] for one in degraded(older)] == [0]
     assert said(older, ANN) == ["from the older"]
+    for answer in (older.search(ANN, "older"), older.context(ANN, session_id="s")):
+        assert answer["degradation"]["reasons"] == ["stale: another service has taken this shard over"]
+    assert older.search(BEN, "older")["degradation"]["reasons"] == []
     assert said(newer, ANN) == ["from the older", "from the newer"]
     newer.append(ANN, "s", "and on")
     assert degraded(newer) == []
