@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -74,20 +73,38 @@ class Shares:
     def __init__(self, most: int, of_what: str) -> None:
         self._most = most
         self._of_what = of_what
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, int] = {}
 
-    @contextmanager
-    def place(self, tenant: str) -> Iterator[None]:
-        """Raises RateLimited where the tenant holds all that it may."""
-        if self._held[tenant] >= self._most:
+    def place(self, tenant: str) -> _Place:
+        """Held for the length of a `with`, whose beginning raises RateLimited where the tenant holds all it may."""
+        return _Place(self, tenant)
+
+    def take(self, tenant: str) -> None:
+        held = self._held.get(tenant, 0)
+        if held >= self._most:
             raise RateLimited(f"this tenant has {self._most} {self._of_what} at once already", PLACE_WAIT_S)
-        self._held[tenant] += 1
-        try:
-            yield
-        finally:
-            self._held[tenant] -= 1
-            if not self._held[tenant]:  # tenants come and go; those that hold nothing leave no trace
-                del self._held[tenant]
+        self._held[tenant] = held + 1
+
+    def give_back(self, tenant: str) -> None:
+        """Tenants come and go; those that hold nothing leave no trace."""
+        held = self._held.pop(tenant)
+        if held > 1:
+            self._held[tenant] = held - 1
+
+
+class _Place:
+    """A class of its own: a generator would take several times as long, with each request."""
+
+    __slots__ = ("_shares", "_tenant")
+
+    def __init__(self, shares: Shares, tenant: str) -> None:
+        self._shares, self._tenant = shares, tenant
+
+    def __enter__(self) -> None:
+        self._shares.take(self._tenant)
+
+    def __exit__(self, *_: object) -> None:
+        self._shares.give_back(self._tenant)
 
 
 class Limits:
