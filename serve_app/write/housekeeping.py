@@ -171,7 +171,10 @@ class Housekeeper:
         if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
             self._upkeep[number].trouble = NO_WRITES
             return
-        parts = [self._tend_tables, *(partial(self._tend_duty, duty) for duty in self._duties.values())]
+        parts: list[Callable[[int, Shard], None]] = [
+            self._tend_tables,
+            *(partial(self._tend_duty, duty) for duty in self._duties.values()),
+        ]
         troubles = [self._attempt(part, number, shard) for part in parts]
         if shard.cold.to_be_asked_again:
             shard.cold.answers()
