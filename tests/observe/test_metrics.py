@@ -11,12 +11,17 @@ Samples = dict[tuple[str, str, str], float]
 
 
 def samples(text: str) -> Samples:
-    """Values by (name, route, status or le)."""
+    """Values by (name, route or tier, status, le or result)."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
         for one in family.samples:
-            key = one.name, one.labels.get("route", ""), one.labels.get("status", one.labels.get("le", ""))
+            labels = {"route": "", "status": ""} | one.labels
+            key = (
+                one.name,
+                labels.get("tier", labels["route"]),
+                labels.get("result", labels.get("le", labels["status"])),
+            )
             assert key not in found
             found[key] = one.value
     return found
