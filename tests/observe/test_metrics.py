@@ -11,17 +11,13 @@ Samples = dict[tuple[str, str, str], float]
 
 
 def samples(text: str) -> Samples:
-    """Values by (name, route or tier, status, le or result)."""
+    """Values by name, route and the other labels."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
         for one in family.samples:
-            labels = {"route": "", "status": ""} | one.labels
-            key = (
-                one.name,
-                labels.get("tier", labels["route"]),
-                labels.get("result", labels.get("le", labels["status"])),
-            )
+            labels = dict(one.labels)
+            key = one.name, labels.pop("route", ""), " ".join(labels[name] for name in sorted(labels))
             assert key not in found
             found[key] = one.value
     return found
