@@ -82,8 +82,9 @@ class ColdTable(LanceTable):
     def answers(self) -> bool:
         """Asks the store; where it does not answer, `trouble` says why."""
         try:
-            if self.exists:
-                self.version()
+            with self._watched():
+                if self._found(create=False) is not None:
+                    self.version()
         except StorageTrouble:
             return False
         return True

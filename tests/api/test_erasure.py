@@ -12,9 +12,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from serve_app.context.kept import Kept
 
 from serve_app.errors import StoreUnavailable
+from serve_app.kept import Kept
 from serve_app.memory.memory import MemoryOptions
 from serve_app.stores.lance import RecordTable
 from serve_app.write.housekeeping import FoldOptions

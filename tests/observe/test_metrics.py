@@ -11,12 +11,13 @@ Samples = dict[tuple[str, str, str], float]
 
 
 def samples(text: str) -> Samples:
-    """Values by (name, route, status or le)."""
+    """Values by name, route and the other labels."""
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
         for one in family.samples:
-            key = one.name, one.labels.get("route", ""), one.labels.get("status", one.labels.get("le", ""))
+            labels = dict(one.labels)
+            key = one.name, labels.pop("route", ""), " ".join(labels[name] for name in sorted(labels))
             assert key not in found
             found[key] = one.value
     return found
