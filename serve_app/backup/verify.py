@@ -199,6 +199,9 @@ class _Check:
             self._fault("replay", f"{_shown(owner)}: memory and replay differ: {differing}")
         if sum(len(session.seqs) for session in block.sessions.values()) != block.total_turns:
             self._fault("replay", f"{_shown(owner)}: the sessions do not add up to {block.total_turns} turns")
+        cold = self._view.cold_seqs(owner, stored, block)
+        for seq in set(cold) - {turn.seq for turn in self._view.cold.read(owner, cold)}:
+            self._fault("cold", f"{_shown(owner)}: the cold table lacks turn {seq}")
         self._report.seen("owners")
         self._report.seen("turns", block.total_turns)
         self._report.seen("facts", len(block.facts))

@@ -11,15 +11,18 @@ from collections.abc import Sequence
 
 import msgspec
 
+from serve_app.backup.layout import COLD as COLD_ROOT
 from serve_app.backup.layout import LOG, TABLES, Layout, Shape, log_folder, table_name
 from serve_app.core import Fact, Summary, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.ports import Rows, Vectors
-from serve_app.records import Erasure, ErasureDone, Record, UserGone, decode_record
+from serve_app.records import Erasure, ErasureDone, Record, TurnPut, TurnsMoved, UserGone, decode_record
 from serve_app.stores.block import Block
+from serve_app.stores.cold import ColdTable
+from serve_app.stores.lance_followed import FollowedColdTable
 from serve_app.stores.places import Place, read
 from serve_app.stores.replay import Damage, replay
-from serve_app.stores.rows import StoredOwner
+from serve_app.stores.rows import COLD, HOT, StoredOwner
 from serve_app.stores.segment import Entry
 from serve_app.stores.table_reader import TableReader
 
@@ -69,10 +72,18 @@ class ShardView:
     """One shard at one moment. `fault` is what replaying the log met, `entries` what it gave."""
 
     def __init__(
-        self, number: int, shape: Shape, table: TableReader, folded_seq: int, entries: Sequence[Entry], last_seq: int
+        self,
+        number: int,
+        shape: Shape,
+        table: TableReader,
+        cold: ColdTable,
+        folded_seq: int,
+        entries: Sequence[Entry],
+        last_seq: int,
     ) -> None:
         self.number = number
         self.table = table
+        self.cold = cold
         self.folded_seq = folded_seq
         self.last_seq = last_seq
         self.records: list[Record] = [decode_record(entry.payload) for entry in entries]
@@ -94,17 +105,34 @@ class ShardView:
         return self._of_owner.get(owner, [])
 
     def block(self, owner: str, stored: StoredOwner) -> Block:
-        """As a service that starts now would rebuild it."""
+        """As a service that starts now would rebuild it, if no turn had left memory but the cold ones."""
         block = Block(owner, self._shape.version, NoVectors(), ALL_TURNS)
-        block.restore(stored, self.folded_seq)
+        index = tuple(msgspec.structs.replace(line, tier=HOT) for line in stored.index)
+        block.restore(msgspec.structs.replace(stored, index=index), self.folded_seq)
         for record in self.tail(owner):
-            block.apply(record)
+            if not isinstance(record, TurnsMoved):
+                block.apply(record)
         return block
 
+    def cold_seqs(self, owner: str, stored: StoredOwner, block: Block) -> list[int]:
+        """Turns of the block whose content is in the cold table alone."""
+        edited = {record.turn.seq for record in self.tail(owner) if isinstance(record, TurnPut)}
+        cold = {line.seq for line in stored.index if line.tier == COLD} - edited
+        return sorted(cold.intersection(seq for one in block.sessions.values() for seq in one.seqs))
+
     def content(self, owner: str) -> Content:
-        block = self.block(owner, self.stored(owner))
+        stored = self.stored(owner)
+        block = self.block(owner, stored)
         parts = {seq: parts for seq, (_, parts) in block.vectors.items()}
-        return Content(block.turns, block.facts, block.summaries, parts)
+        cold = {turn.seq: turn for turn in self.cold.read(owner, self.cold_seqs(owner, stored, block))}
+        cold |= self._edited_cold(owner, stored, block)
+        return Content(block.turns | cold, block.facts, block.summaries, parts)
+
+    def _edited_cold(self, owner: str, stored: StoredOwner, block: Block) -> dict[int, Turn]:
+        """Turns that come back from the cold table with the next fold."""
+        cold = {line.seq for line in stored.index if line.tier == COLD}
+        edits = [record.turn for record in self.tail(owner) if isinstance(record, TurnPut)]
+        return {turn.seq: turn for turn in edits if turn.seq in cold and block.holds(turn)}
 
     def overtaken(self) -> bool:
         """Whether a service has written a newer version of the table since this one was opened."""
@@ -125,7 +153,8 @@ def open_shard(layout: Layout, shape: Shape, number: int) -> ShardView:
         found = replay(segments, folded_seq)
         if found.damage is None or found.damage.kind != "hole" or look == LOOKS - 1:
             break
-    view = ShardView(number, shape, table, folded_seq, found.entries, found.last_seq)
+    cold = FollowedColdTable(layout.tables[COLD_ROOT], table_name(number), layout.cold_options or layout.options)
+    view = ShardView(number, shape, table, cold, folded_seq, found.entries, found.last_seq)
     view.damage = found.damage
     return view
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from serve_app.core import EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
-from serve_app.stores.owner_rows import HEAVY, LIGHT, hot_seqs, stored_owner
+from serve_app.stores.owner_rows import HEAVY, LIGHT, seqs_within, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.rows import COLD, HOT, Due, Row, StoredOwner, Stub, cold_mark, pseudonym
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
@@ -57,6 +57,9 @@ class RecordTable(LanceTable):
         "(target.vector_seq < source.vector_seq OR target.tier < source.tier))"
     )
     """The source says something newer, or the same with its vector or in a colder tier."""
+
+    coldest = HOT
+    """`load` gives the content of turns in this tier or a hotter one."""
 
     def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
         self._vector = f"v_{version.name}"
@@ -139,14 +142,20 @@ class RecordTable(LanceTable):
             whole = rows_of(whole, *theirs)
             return self._stored_owner(whole, whole, resident_max)
         light = rows_of(self._scan(mine, [OWNER, *LIGHT]), *theirs)
-        first = _first_resident(light, resident_max)
-        newest = every(col("seq") >= lit(first), col("tier") == lit(HOT))
+        first = self._first_resident(light, resident_max)
+        newest = every(col("seq") >= lit(first), col("tier") <= lit(self.coldest))
         content = either(newest, col("kind").isin(["fact", "summary"]))
         heavy = self._scan_of(owner, content, [*HEAVY, self._vector])
         return self._stored_owner(light, heavy, resident_max)
 
     def _stored_owner(self, light: pa.Table, heavy: pa.Table, resident_max: int) -> StoredOwner:
-        return stored_owner(light, heavy, _first_resident(light, resident_max), self._vector)
+        return stored_owner(light, heavy, self._first_resident(light, resident_max), self._vector, self.coldest)
+
+    def _first_resident(self, light: pa.Table, resident_max: int) -> int:
+        """The seq of the oldest turn that is resident, 0 where all are that may be."""
+        seqs = seqs_within(light, self.coldest)
+        resident = resident_turns(len(seqs), resident_max)
+        return int(seqs[-resident]) if len(seqs) > resident else 0
 
     def vector_rows(self, owner: str) -> list[int]:
         """The keys of the owner's rows that hold a vector of their turn as it is."""
@@ -307,10 +316,3 @@ def _schema(vector: str, dimension: int) -> pa.Schema:
 
 
 _PLAIN = [field for field in Row.__struct_fields__ if field != "vector"]
-
-
-def _first_resident(light: pa.Table, resident_max: int) -> int:
-    """The seq of the oldest turn that is resident, 0 where all are that may be."""
-    seqs = hot_seqs(light)
-    resident = resident_turns(len(seqs), resident_max)
-    return int(seqs[-resident]) if len(seqs) > resident else 0

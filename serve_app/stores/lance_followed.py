@@ -55,6 +55,9 @@ class FollowedColdTable(ColdTable):
     """The cold table as a follower reads it: its newest version at each look, and never changed."""
 
     def _open(self, *, create: bool) -> lancedb.table.Table | None:
+        folder = local_folder(self._uri)
+        if folder is not None and not folder.exists():  # LanceDB would make it
+            return None
         database = self._connected()
         return database.open_table(self._name) if self._there(database) else None
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from serve_app.core import Fact, Summary, Turn
-from serve_app.stores.rows import HOT, StoredOwner, StoredTurn, StoredVectors
+from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors
 
 LIGHT = ("row", "kind", "seq", "session", "id", "created_at", "tier")
 """Columns that tell what an owner has; those of every row of the owner are read."""
@@ -23,22 +23,22 @@ _facts = msgspec.msgpack.Decoder(Fact)
 _summaries = msgspec.msgpack.Decoder(Summary)
 
 
-def hot_seqs(light: pa.Table) -> NDArray[np.int64]:
-    """Of the turns among the rows that may be in memory, in order."""
-    rows = np.asarray(light["seq"])[_of_kind(light, "turn") & _hot(light)]
+def seqs_within(light: pa.Table, coldest: int) -> NDArray[np.int64]:
+    """Of the turns among the rows that are in this tier or a hotter one, in order."""
+    rows = np.asarray(light["seq"])[_of_kind(light, "turn") & _within(light, coldest)]
     return np.sort(rows)
 
 
-def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str) -> StoredOwner:
+def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str, coldest: int) -> StoredOwner:
     """`light` holds every row of the owner and the watermark, `heavy` those with content.
 
-    Turns from seq `first` on become resident.
+    Turns from seq `first` on, in the tier `coldest` or a hotter one, become resident.
     """
     light, heavy = light.sort_by("row"), heavy.sort_by("row")
     seqs, sessions, ids, times = (light[name].to_pylist() for name in ("seq", "session", "id", "created_at"))
     tiers = light["tier"].to_pylist()
     turns = np.flatnonzero(_of_kind(light, "turn")).tolist()
-    resident = heavy.filter(pa.array((np.asarray(heavy["seq"]) >= first) & _hot(heavy)))
+    resident = heavy.filter(pa.array((np.asarray(heavy["seq"]) >= first) & _within(heavy, coldest)))
     return StoredOwner(
         index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
@@ -59,8 +59,8 @@ def _of_kind(rows: pa.Table, kind: str) -> NDArray[np.bool_]:
     return np.fromiter((one == kind for one in rows["kind"].to_pylist()), np.bool_, rows.num_rows)
 
 
-def _hot(rows: pa.Table) -> NDArray[np.bool_]:
-    return np.asarray(np.asarray(rows["tier"]) == HOT)
+def _within(rows: pa.Table, coldest: int) -> NDArray[np.bool_]:
+    return np.asarray(np.asarray(rows["tier"]) <= coldest)
 
 
 def _bodies(rows: pa.Table, kind: str) -> list[bytes]:

@@ -11,6 +11,7 @@ from serve_app.core import EmbeddingVersion
 from serve_app.errors import NotFound
 from serve_app.stores.durable import local_folder
 from serve_app.stores.lance import RecordTable
+from serve_app.stores.rows import WARM
 from serve_app.stores.table import translated
 
 BATCH_ROWS = 4_096
@@ -21,6 +22,8 @@ class TableReader(RecordTable):
     """Pinned to the version that was the newest when it was opened. A purge may take that version's files away: then
     reads raise StoreUnavailable, and it has to be opened again. Raises NotFound where there is no such table.
     """
+
+    coldest = WARM
 
     def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
         folder = local_folder(uri)
