@@ -8,7 +8,7 @@ from serve_app.ports import WatchedSegments
 from serve_app.stores.block import Block
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.hot_faiss import FaissHotIndex
-from serve_app.stores.lance_followed import FollowedTable
+from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.segments_disk import DiskReader
 from serve_app.write.follow import Follower, FollowOptions
 from serve_app.write.shard import Shard
@@ -30,7 +30,8 @@ class Followed:
         self.table = FollowedTable(str(store.folder / "tables"), "shard-0000", VERSION, {})
         self.log = FollowedLog(segments(DiskReader(store.folder / "log")), options.stale_s)
         hot = FaissHotIndex(VERSION.dimension)
-        self.shard = Shard(0, self.log, self.table, VERSION, hot, 200_000, owner_turns_resident)
+        cold = FollowedColdTable(str(store.folder / "cold"), "shard-0000", {})
+        self.shard = Shard(0, self.log, self.table, VERSION, hot, 200_000, owner_turns_resident, cold=cold)
         self.follower = Follower(self.shard, self.log, self.table, options)
         self.follower.start()
 
