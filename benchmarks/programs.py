@@ -110,6 +110,10 @@ class Program:
         """What the tree has sent to storage so far, as the system counts it; 0 where it does not tell."""
         return sum(map(_written_bytes, self._processes()))
 
+    def cpu_seconds(self) -> float:
+        """What the tree has computed so far; 0 where the system does not tell."""
+        return sum(map(_cpu_seconds, self._processes()))
+
     def kill(self) -> None:
         """SIGKILL, to everything at once."""
         self._kill()
@@ -222,6 +226,14 @@ def _written_bytes(process: Path) -> int:
             if line.startswith("write_bytes:"):
                 return int(line.split()[1])
     return 0
+
+
+def _cpu_seconds(process: Path) -> float:
+    """Fields 14 and 15 of proc(5)'s stat; the second, a name, may hold blanks."""
+    with contextlib.suppress(OSError):
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def quiet(**more: str) -> Mapping[str, str]:

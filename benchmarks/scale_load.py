@@ -113,6 +113,11 @@ class Door:
     def maintain(self, action: str, shard: int) -> None:
         self._told("POST", "/v1/admin/maintenance", {"action": action, "shard": shard})
 
+    def turns(self, user: int) -> int:
+        """How many turns the user has, by the list of sessions."""
+        listed = self._told("GET", f"/v1/sessions?user_id={user_name(user)}")
+        return sum(int(one["turns"]) for one in listed["sessions"])
+
     def erase(self, user: int) -> str:
         return str(self._told("DELETE", f"/v1/users/{user_name(user)}")["erasure_id"])
 

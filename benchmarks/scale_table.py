@@ -47,6 +47,7 @@ def _ingest(told: Json) -> Iterator[Line]:
         if part in told:
             yield f"search of a hot user, p50, {when}", told[part]["hot_ms"]["p50"], "ms", None
             yield f"search of a hot user, p95, {when}", told[part]["hot_ms"]["p95"], "ms", HOT_MS
+            yield f"search of a hot user, CPU, {when}", told[part].get("hot_cpu_ms"), "ms", None
     yield "its stage `search`, after all to after the first part", told.get("search_growth"), "times", GROWTH
     yield "disk, after the ingest", told["disk_bytes_a_turn"], "B a turn", None
 
@@ -57,6 +58,7 @@ def _restart(told: Json) -> Iterator[Line]:
     for kind, where in (("warm_cached_ms", "page cache"), ("warm_disk_ms", "disk")):
         yield f"first touch of a warm user, {where}, p50", told[kind].get("p50"), "ms", None
         yield f"first touch of a warm user, {where}, p95", told[kind].get("p95"), "ms", WARM_MS
+    yield "first touch of a warm user, CPU", told.get("warm_cpu_ms"), "ms", None
 
 
 def _memory(told: Json) -> Iterator[Line]:

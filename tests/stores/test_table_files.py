@@ -135,3 +135,15 @@ def test_a_tag_stops_the_promise_of_a_purge_and_not_the_upkeep(tmp_path: Path, t
     opened(tmp_path).tags.delete("kept")
     table.purge(11)
     assert files_with(tmp_path, SECRET) == []
+
+
+def test_a_merge_after_a_rewrite_that_the_handle_has_not_seen_loses_nothing(tmp_path: Path, table: RecordTable) -> None:
+    """As when the upkeep stops between its commit and the look at it."""
+    table.merge(rows(1, 100), 100)
+    table.delete(where.of_seq(5))
+    TableFiles(str(tmp_path / "shard-0000.lance"), {}).rewrite_deleted()
+    assert table.version() < opened(tmp_path).version
+    table.merge(rows(90, 20), 109)
+    assert len(table.load(BOB, 1_000).index) == 108
+    assert table.delete(where.of_seq(7)) == 1
+    assert (len(table.load(BOB, 1_000).index), table.folded_seq()) == (107, 109)
