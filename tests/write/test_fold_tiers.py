@@ -284,7 +284,8 @@ def test_an_erasure_waits_for_the_cold_store_and_nothing_else_does(opened: Calla
     shard.say(BOB, "a", "bob goes on")
     wait_until(lambda: shard.shard.tail_length() == 0)
     assert shard.shard.erasures[erasure.id].state == "running"
-    assert [name for name in shard.files_with(SECRET) if not name.startswith("cold")] == []
+    wait_until(lambda: all(name.startswith("cold") for name in shard.files_with(SECRET)))
+    wait_until(lambda: not shard.shard.purge_due)
     before = shard.table.version()
     time.sleep(0.5)
     assert shard.table.version() == before, "the warm table is not purged again and again"
