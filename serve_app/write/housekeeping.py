@@ -217,14 +217,16 @@ class Housekeeper:
         self._writers[number].submit(DropSegments()).result()
 
     def _tend_tables(self, number: int, shard: Shard) -> None:
-        if shard.table.hold.held:
+        if shard.table.hold.held:  # a backup copies its files: nothing of them may go
             self._fold_if_due(number, shard)
-        elif self._erasing(shard):
-            self._finish_erasures(number, shard)
-        elif self._purge_is_due(number, shard):
+            return
+        if self._erasing(shard) and self._finish_erasures(number, shard):
+            return
+        if self._purge_is_due(number, shard):
             self.purge_now(number)
         else:
             self._fold_if_due(number, shard)
+        self._cold_purged(number, shard.folded_seq)
 
     def _tend_duty(self, duty: Duty, number: int, shard: Shard) -> None:
         """A part of it, if it is due; what has more to do comes again at the next round."""
@@ -236,19 +238,19 @@ class Housekeeper:
     def _erasing(self, shard: Shard) -> bool:
         return any(erasure.completed_at is None for erasure in list(shard.erasures.values()))
 
-    def _finish_erasures(self, number: int, shard: Shard) -> None:
-        """Those that were running before the purge are done after it."""
+    def _finish_erasures(self, number: int, shard: Shard) -> bool:
+        """Those that were running before the purge are done after it. False where the cold store does not answer."""
         running = [erasure for erasure in list(shard.erasures.values()) if erasure.completed_at is None]
-        if shard.purge_due or shard.tail_length():
+        if shard.purge_due:
             self.purge_now(number)
-        elif not self._cold_purged(number, shard.folded_seq):
-            return
+        if not self._cold_purged(number, shard.folded_seq):
+            return False
         for erasure in running:
             self._writers[number].submit(CloseErasure(erasure)).result()
+        return True
 
     def _purge_is_due(self, number: int, shard: Shard) -> bool:
-        due = shard.purge_due or shard.cold_purge_due
-        return due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s
+        return shard.purge_due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s
 
     def _fold_if_due(self, number: int, shard: Shard) -> None:
         if self._fold_is_due(number, shard):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from serve_app.errors import StoreUnavailable
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.terms import index_terms
+from serve_app.write.housekeeping import FoldOptions
 from serve_app.write.lifecycle import MoveTurns
 from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, EraseUser, NewTurn
-from tests.write.shards import ANN, BOB, OneShard, told
+from tests.write.shards import ANN, BOB, OneShard, told, wait_until
 
 SECRET = "kQ7xZp2LmW9sentinel"
 
@@ -264,3 +266,29 @@ def test_a_warm_turn_keeps_its_vectors_and_gets_those_that_come_late(shard: OneS
     query = index_terms("embedded")
     assert len(shard.table.matching(ANN, query, 10)) == 2
     assert shard.contents(ANN, "a") == ["embedded before it moved", "embedded after it moved"]
+
+
+def test_an_erasure_waits_for_the_cold_store_and_nothing_else_does(opened: Callable[..., OneShard]) -> None:
+    class Uncleaned(Absent):
+        def __getattr__(self, name: str) -> Any:
+            if self.away and name == "clean":
+                raise StoreUnavailable("the cold store is away")
+            return getattr(self.inner, name)
+
+    shard = opened(cold=Uncleaned)
+    shard.say(ANN, "a", f"{SECRET} of the past")
+    gone_cold(shard, ANN)
+    erasure = shard.do(EraseUser(ANN, "acme"))
+    shard.housekeeper(FoldOptions(records=1, round_s=0.02, purge_every_s=0))
+    wait_until(lambda: shard.shard.cold_purge_due and not shard.shard.purge_due)
+    shard.say(BOB, "a", "bob goes on")
+    wait_until(lambda: shard.shard.tail_length() == 0)
+    assert shard.shard.erasures[erasure.id].state == "running"
+    wait_until(lambda: all(name.startswith("cold") for name in shard.files_with(SECRET)))
+    wait_until(lambda: not shard.shard.purge_due)
+    before = shard.table.version()
+    time.sleep(0.5)
+    assert shard.table.version() == before, "the warm table is not purged again and again"
+    shard.cold.away = False
+    wait_until(lambda: shard.shard.erasures[erasure.id].state == "done")
+    assert shard.files_with(SECRET) == []
