@@ -17,7 +17,7 @@ from typing import NamedTuple
 from serve_app.client.http import Json
 from serve_app.errors import InvalidRequest
 
-SET_BY_SERVICE = ("user_id", "session_id", "kind", "seq", "expires_at", "arrived_at", "rev")
+SET_BY_SERVICE = ("user_id", "session_id", "kind", "seq", "expires_at", "field_expires_at", "arrived_at", "rev")
 """Fields of an exported turn that a new write gets anew, or in another form."""
 
 FACT_FIELDS = ("value", "entity_class", "expires_at")
@@ -123,6 +123,9 @@ def _of_api(row: Json) -> Entry:
     turn = {name: value for name, value in row.items() if name not in SET_BY_SERVICE}
     if row.get("expires_at"):
         turn["ttl_seconds"] = _seconds_between(row["created_at"], row["expires_at"])
+    if row.get("field_expires_at"):
+        ends = row["field_expires_at"].items()
+        turn["field_ttl"] = {path: _seconds_between(row["created_at"], at) for path, at in ends}
     return Entry(row["user_id"], row["session_id"], turn, exported="arrived_at" in row)
 
 

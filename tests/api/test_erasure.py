@@ -297,7 +297,7 @@ class Stuck(RecordTable):
 
 
 def test_an_erasure_that_fails_says_so_and_ends_once_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serve_app.service.RecordTable", Stuck)
+    monkeypatch.setattr("serve_app.shards.RecordTable", Stuck)
     running = Running(hash_settings(tmp_path, fold=FoldOptions(round_s=0.05)))
     try:
         running.append("u", "s", sentence(1))

@@ -50,7 +50,7 @@ def full_of_everything(service: Running, user: str) -> None:
     turns: list[dict[str, Any]] = [
         {"id": "1", "role": "user", "content": "line\u2028separator \x85 and\r\nends", "speaker": "Zoë"},
         {"id": "2", "role": "assistant", "content": "calls", "tool_calls": calls, "metadata": {"m": {"n": -5}}},
-        {"id": "3", "role": "tool", "tool_call_id": "c1", "tool_name": "look", "data": data},
+        {"id": "3", "role": "tool", "tool_call_id": "c1", "tool_name": "look", "data": data, "field_ttl": {"neg": 900}},
         {"id": "4", "role": "tool", "tool_call_id": "c2", "content": "said", "data": [2**64]},
         {"id": "5", "role": "user", "content": "old", "created_at": "2019-02-03T04:05:06.123457+05:45"},
         {"id": "6", "role": "user", "content": "leaves", "ttl_seconds": 4_000, "created_at": None, "metadata": {}},
@@ -126,7 +126,7 @@ class Failing(RecordTable):
 
 @pytest.fixture
 def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr("serve_app.service.RecordTable", Failing)
+    monkeypatch.setattr("serve_app.shards.RecordTable", Failing)
     running = Running(hash_settings(tmp_path, memory=MemoryOptions(owner_turns_resident=8)))
     for start in range(0, 400, 100):
         running.append("u", "s", *[{"id": str(n), "role": "user", "content": "x"} for n in range(start, start + 100)])
