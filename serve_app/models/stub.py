@@ -6,10 +6,10 @@ that texts which share words or pieces of words are nearer than texts which do n
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ GRAMS_MAX = 120
 """Of one word: what they add fits eight bits, whatever they are."""
 
 WORDS_REMEMBERED = 16_384
-"""Words whose features are kept: hashing them anew took most of the time."""
+"""Words whose features are kept, by digest, so that no word outlives the turn that said it. Hashing them anew took
+most of the time."""
 
 WORDS = re.compile(r"[぀-ヿ㐀-鿿가-힯]|\w+|[^\w\s]")
 """A word, a single character of a script that has no spaces, or a sign."""
@@ -76,8 +77,20 @@ class HashEmbedder:
         return [sum(1 for _ in WORDS.finditer(text)) for text in texts]
 
 
-@lru_cache(WORDS_REMEMBERED)
+_remembered: dict[tuple[bytes, int], NDArray[np.int8]] = {}
+
+
 def _of_word(word: str, dimension: int) -> NDArray[np.int8]:
+    key = hashlib.blake2b(word.encode(), digest_size=8).digest(), dimension
+    found = _remembered.get(key)
+    if found is None:
+        if len(_remembered) >= WORDS_REMEMBERED:
+            _remembered.clear()
+        found = _remembered[key] = _features(word, dimension)
+    return found
+
+
+def _features(word: str, dimension: int) -> NDArray[np.int8]:
     """What a word adds to a vector: itself and its n-grams, each at a place and with a sign from its code."""
     padded = f"<{word}>"
     grams = [padded[start : start + NGRAM] for start in range(len(padded) - NGRAM + 1)][:GRAMS_MAX]
