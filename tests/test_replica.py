@@ -194,7 +194,7 @@ def test_what_cannot_be_followed_is_refused_by_name(
 def test_the_settings_of_a_replica(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, follow=tmp_path / "writer")
     assert (settings.role, settings.follow.data) == ("replica", str(tmp_path / "writer"))
-    assert settings.log_uri == str(tmp_path / "writer" / "log")
+    assert settings.layout.log_uri == str(tmp_path / "writer" / "log")
     config = tmp_path / "c.toml"
     config.write_text('role = "replica"\n[follow]\ndata = "/x"\npoll_s = 0.5\n')
     assert load_settings(tmp_path, config).follow == FollowOptions(data="/x", poll_s=0.5)

@@ -114,7 +114,7 @@ def seqs(shard: Shard, owner: str) -> list[int]:
 
 def turns(shard: Shard, owner: str, seqs: Sequence[int], now: int) -> list[Turn]:
     """Those with these seqs that are still there."""
-    return [turn for turn in shard.turns(owner, seqs) if not turn.expired(now)]
+    return living(shard.turns(owner, seqs), now)
 
 
 def next_page(size: int, turns: Sequence[Turn]) -> int:

@@ -83,8 +83,9 @@ one at hand, if that is known."""
 
 
 class ReadOnce:
-    """A log that is read again and again while others write to it: each segment that has others behind it is final, and
-    is read once. So a takeover from a busy writer costs what came since the last try, and not the whole log each time.
+    """A log that is read again and again while others write to it: each whole segment that has others behind it is
+    final, and is read once; a damaged one may be repaired. So a takeover from a busy writer costs what came since the
+    last try, and not the whole log each time.
     """
 
     def __init__(self, segments: SegmentReader) -> None:
@@ -101,7 +102,7 @@ class ReadOnce:
         if name in self._known:
             return self._known[name]
         data = self._segments.read(name)
-        if name < self._newest:
+        if name < self._newest and decode(data).fault is None:
             self._known[name] = data
         return data
 

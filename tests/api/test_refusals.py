@@ -230,7 +230,8 @@ def test_a_stated_length_over_the_bound_is_refused_unread(service: Running) -> N
 
 
 def test_every_code_of_a_request_was_met_here() -> None:
-    """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start."""
+    """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start, bounds of keys
+    and users in `test_limits`, a replica's refusal in `tests/test_replica.py`."""
     inside = {"internal_error", "store_unavailable", "writer_fenced", "log_damaged", "receipt_not_reached"}
     inside |= {
         "not_ready",
@@ -240,6 +241,9 @@ def test_every_code_of_a_request_was_met_here() -> None:
         "body_timeout",
         "unauthorized",
         "forbidden",
+        "rate_limited",
+        "quota_exceeded",
+        "read_only_replica",
     }
     met = {"invalid_json", "not_found", "method_not_allowed", "body_too_large", "invalid_request", "invalid_receipt"}
     met |= {"query_exceeds_budget", "system_exceeds_budget", "not_supported"}

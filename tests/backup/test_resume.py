@@ -12,7 +12,7 @@ from serve_app.backup import catalogue
 from serve_app.backup.compare import compare
 from serve_app.backup.copying import Pace, Stopped
 from serve_app.backup.findings import Report
-from serve_app.backup.manifest import Manifest
+from serve_app.backup.manifest import BEGUN, Manifest
 from serve_app.backup.options import BackupOptions
 from serve_app.backup.plan import plan
 from serve_app.backup.restore import Restorer, choose
@@ -145,6 +145,10 @@ def test_a_service_that_stopped_in_a_backup_takes_it_up(start: Callable[..., Run
     for user in USERS:
         running.append(user, "s", *[f"{user} says {n} " + "word " * 50 for n in range(40)])
     begun = running.ok("POST", "/v1/admin/backups", json={"kind": "full"})["id"]
+    ends = time.monotonic() + 30
+    while not (tmp_path / "backups" / begun / BEGUN).exists():
+        assert time.monotonic() < ends
+        time.sleep(0.001)
     running.run(running.service.stop())
     again = start(settings)
     assert [(one["id"], one["state"]) for one in backups(again)] == [(begun, "interrupted")]
