@@ -230,8 +230,8 @@ def test_a_stated_length_over_the_bound_is_refused_unread(service: Running) -> N
 
 
 def test_every_code_of_a_request_was_met_here() -> None:
-    """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start, bounds of keys
-    and users in `test_limits`, a replica's refusal in `tests/test_replica.py`."""
+    """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start; bounds of
+    keys and users in `test_limits`, a replica's refusal in `tests/test_replica.py`."""
     inside = {"internal_error", "store_unavailable", "writer_fenced", "log_damaged", "receipt_not_reached"}
     inside |= {
         "not_ready",
