@@ -49,18 +49,11 @@ from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Operation, ShardWriter
+from serve_app.write.erasing import EraseUser
+from serve_app.write.facts import DeleteFact, PutFact
 from serve_app.write.hits import Noted
 from serve_app.write.indexer import Indexer
-from serve_app.write.operations import (
-    AppendTurns,
-    DeleteFact,
-    DeleteSession,
-    DeleteTurn,
-    EditTurn,
-    EraseUser,
-    NewTurn,
-    PutFact,
-)
+from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
 from serve_app.write.redaction import repeats
 from serve_app.write.shard import Shard
 

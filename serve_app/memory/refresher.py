@@ -24,7 +24,7 @@ from serve_app.memory.reading import living
 from serve_app.ports import Tokenizer
 from serve_app.records import Record, TurnGone, TurnPut
 from serve_app.write.commit import ShardWriter
-from serve_app.write.operations import PutSummary
+from serve_app.write.derived import PutSummary
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)

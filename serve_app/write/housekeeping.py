@@ -18,8 +18,8 @@ import msgspec
 
 from serve_app.errors import NotFound, StorageTrouble, StoreUnavailable
 from serve_app.write.commit import Draft, Operation, ShardWriter
+from serve_app.write.erasing import CloseErasure
 from serve_app.write.fold import fold
-from serve_app.write.operations import CloseErasure
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)

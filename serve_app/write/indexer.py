@@ -27,8 +27,8 @@ from serve_app.records import Record, TurnPut, TurnVectors
 from serve_app.stores.packing import pack_vectors, turn_text
 from serve_app.write.backlog import Backlog, Waiting
 from serve_app.write.commit import Outcome, ShardWriter
+from serve_app.write.derived import PutVectors
 from serve_app.write.meter import UNMETERED, Bound, Meter
-from serve_app.write.operations import PutVectors
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What can be asked of a writer: append, edit, delete, erase, facts, summaries, vectors.
+"""What can be asked of a writer about turns: append, edit, delete; facts, erasures and what is derived lie beside.
 
 Each operation reads its owner's block, refuses what cannot be done, and drafts records. Retries
 are safe: a turn with an id that is there already is a duplicate, or refused if it says something else.
@@ -7,34 +7,23 @@ are safe: a turn with an id that is there already is a duplicate, or refused if 
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from serve_app import paths
-from serve_app.core import ROWS_PER_TURN_MAX, Fact, FieldExpiry, Summary, ToolCall, Turn
+from serve_app.core import FieldExpiry, ToolCall, Turn
 from serve_app.errors import InvalidRequest, NotFound, QuotaExceeded
 from serve_app.records import (
-    Erasure,
-    ErasureDone,
-    FactGone,
-    FactPut,
     SessionGone,
-    SummaryPut,
     TurnGone,
     TurnPut,
-    TurnVectors,
-    UserGone,
-    VectorsPut,
 )
 from serve_app.stores.block import Block
-from serve_app.stores.rows import Stub, pseudonym, said
+from serve_app.stores.rows import Stub, said
 from serve_app.write.commit import Draft, Operation
-from serve_app.write.shard import Shard
 
 MICROSECONDS = 1_000_000
 
@@ -275,116 +264,3 @@ class DeleteSession(Operation):
             return 0
         draft.add(SessionGone(draft.seq(), self.owner, self.session))
         return len(session.seqs)
-
-
-class EraseUser(Operation):
-    def __init__(self, owner: str, tenant: str) -> None:
-        self.owner, self.tenant = owner, tenant
-
-    def prepare(self, draft: Draft) -> Erasure:
-        block = draft.shard.block(self.owner)
-        counts = {
-            "turns": block.total_turns,
-            "vectors": _vectors_of(draft.shard, block),
-            "facts": len(block.facts),
-            "summaries": sum(map(len, block.summaries.values())),
-            "cold": block.moved.cold,
-            "log_records": draft.shard.tail_of(self.owner),
-        }
-        identifier = f"er-{draft.shard.number}-{uuid.uuid4().hex}"
-        erasure = Erasure(
-            id=identifier,
-            tenant=self.tenant,
-            requested_at=draft.now,
-            state="running",
-            counts=counts,
-            subject=pseudonym(self.owner),
-        )
-        draft.add(UserGone(draft.seq(), self.owner, erasure))
-        return erasure
-
-
-def _vectors_of(shard: Shard, block: Block) -> int:
-    """Of all turns of an owner, resident or not: those of the others lie in the table or come with the tail."""
-    resident = sum(parts for _, parts in block.vectors.values())
-    if len(block.turns) == block.total_turns:
-        return resident
-    return resident + len({row for row in shard.vector_rows(block.key) if row // ROWS_PER_TURN_MAX not in block.turns})
-
-
-class CloseErasure(Operation):
-    """Say that nothing of the erased user is left in any file of the store."""
-
-    def __init__(self, erasure: Erasure) -> None:
-        self.owner, self.erasure = "", erasure
-
-    def prepare(self, draft: Draft) -> Erasure:
-        done = msgspec.structs.replace(self.erasure, state="done", completed_at=draft.now)
-        draft.add(ErasureDone(draft.seq(), self.owner, done))
-        return done
-
-
-class PutFact(Operation):
-    """It ends at `expires_at` if that is set (None: never), else `life_s` after it was written."""
-
-    def __init__(
-        self,
-        owner: str,
-        key: str,
-        value: str,
-        entity_class: str | None,
-        life_s: int | None,
-        expires_at: int | UnsetType | None = UNSET,
-    ) -> None:
-        self.owner, self.key, self.value = owner, key, value
-        self.entity_class, self.life_s, self.expires_at = entity_class, life_s, expires_at
-
-    def prepare(self, draft: Draft) -> Fact:
-        expires_at = None if self.life_s is None else draft.now + self.life_s * MICROSECONDS
-        if self.expires_at is not UNSET:
-            expires_at = self.expires_at
-        fact = Fact(self.key, self.value, draft.seq(), draft.now, self.entity_class, expires_at)
-        draft.add(FactPut(self.owner, fact))
-        return fact
-
-
-class DeleteFact(Operation):
-    def __init__(self, owner: str, key: str) -> None:
-        self.owner, self.key = owner, key
-
-    def prepare(self, draft: Draft) -> int:
-        if self.key not in draft.shard.block(self.owner).facts:
-            raise NotFound("no such fact")
-        draft.add(FactGone(draft.seq(), self.owner, self.key))
-        return 1
-
-
-class PutSummary(Operation):
-    """Store a summary, unless what it was made from has been edited or erased meanwhile."""
-
-    def __init__(self, owner: str, summary: Summary, read_at: int) -> None:
-        self.owner, self.summary, self.read_at = owner, summary, read_at
-
-    def prepare(self, draft: Draft) -> Summary:
-        block = draft.shard.block(self.owner)
-        if block.changed_seq > self.read_at or self.summary.session not in block.sessions:
-            raise InvalidRequest("the session has changed since this summary was made")
-        summary = msgspec.structs.replace(self.summary, seq=draft.seq())
-        draft.add(SummaryPut(self.owner, summary))
-        return summary
-
-
-class PutVectors(Operation):
-    """Record vectors; those of turns that were edited or erased meanwhile are left out."""
-
-    exclusive = False
-
-    def __init__(self, owner: str, version: str, items: Sequence[TurnVectors]) -> None:
-        self.owner, self.version, self.items = owner, version, items
-
-    def prepare(self, draft: Draft) -> int:
-        wanted = [item for item in self.items if draft.shard.awaits(item.turn_seq, self.owner, item.rev)]
-        live = tuple(item for item in wanted if item.turn_seq not in draft.gone_turns)
-        if live:
-            draft.add(VectorsPut(draft.seq(), self.owner, self.version, live))
-        return len(live)

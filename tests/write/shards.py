@@ -25,11 +25,12 @@ from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import pack_vectors
 from serve_app.stores.segments_disk import DiskCalls, DiskSegments
 from serve_app.write.commit import Operation, ShardWriter, WriterBounds
+from serve_app.write.derived import PutVectors
 from serve_app.write.expire import DUE_A_PART, Expirer
 from serve_app.write.fold import FOLD_RECORDS_MAX, fold
 from serve_app.write.housekeeping import FoldOptions, Housekeeper
 from serve_app.write.meter import UNMETERED, Meter
-from serve_app.write.operations import AppendTurns, ItemResult, NewTurn, PutVectors
+from serve_app.write.operations import AppendTurns, ItemResult, NewTurn
 from serve_app.write.shard import Shard
 
 ANN, BOB, CAT = (Owner(tenant, user).key for tenant, user in [("acme", "ann"), ("acme", "bob"), ("zeta", "ann")])

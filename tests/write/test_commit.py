@@ -16,15 +16,8 @@ from serve_app.ports import SegmentStore
 from serve_app.records import FactPut, Record
 from serve_app.stores.log import ShardLog
 from serve_app.write.commit import Draft, Operation, WriterBounds
-from serve_app.write.operations import (
-    WEIGHT_BYTES,
-    AppendTurns,
-    DeleteSession,
-    DeleteTurn,
-    EditTurn,
-    NewTurn,
-    PutFact,
-)
+from serve_app.write.facts import PutFact
+from serve_app.write.operations import WEIGHT_BYTES, AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
 from serve_app.write.shard import Shard
 from tests.stores.unreliable import Unreliable, fails, is_full, stores_then_fails
 from tests.write.shards import ANN, BOB, WAIT_S, Noting, OneShard, wait_until

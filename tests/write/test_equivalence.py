@@ -18,21 +18,11 @@ from serve_app.ports import HotIndex
 from serve_app.records import Record, TurnGone, TurnPut
 from serve_app.stores.block import Block
 from serve_app.stores.terms import index_terms
+from serve_app.write.derived import PutSummary, PutVectors
+from serve_app.write.erasing import EraseUser
+from serve_app.write.facts import DeleteFact, PutFact
 from serve_app.write.lifecycle import MoveTurns
-from serve_app.write.operations import (
-    AppendTurns,
-    DeleteFact,
-    DeleteSession,
-    DeleteTurn,
-    EditTurn,
-    EraseUser,
-    FieldLife,
-    ItemResult,
-    NewTurn,
-    PutFact,
-    PutSummary,
-    PutVectors,
-)
+from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, FieldLife, ItemResult, NewTurn
 from serve_app.write.shard import Shard
 from tests.write.remembered import Remembered
 from tests.write.shards import ANN, BOB, CAT, EMBEDDER, VERSION, WAIT_S, OneShard, vectors_of

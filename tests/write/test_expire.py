@@ -12,16 +12,10 @@ from serve_app.core import Summary
 from serve_app.records import FactGone
 from serve_app.stores.block import FACT_VERSIONS_MAX
 from serve_app.stores.terms import index_terms
-from serve_app.write.operations import (
-    AppendTurns,
-    DeleteFact,
-    EditTurn,
-    EraseUser,
-    FieldLife,
-    NewTurn,
-    PutFact,
-    PutSummary,
-)
+from serve_app.write.derived import PutSummary
+from serve_app.write.erasing import EraseUser
+from serve_app.write.facts import DeleteFact, PutFact
+from serve_app.write.operations import AppendTurns, EditTurn, FieldLife, NewTurn
 from tests.write.shards import ANN, BOB, VERSION, OneShard, told
 
 PAST_US = 1_600_000_000_000_000

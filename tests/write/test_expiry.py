@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from serve_app.records import TurnGone, TurnPut
 from serve_app.write.commit import Draft
-from serve_app.write.operations import AppendTurns, NewTurn, PutVectors
+from serve_app.write.derived import PutVectors
+from serve_app.write.operations import AppendTurns, NewTurn
 from tests.write.shards import ANN, VERSION, OneShard, told, vectors_of
 
 DAY_US = 24 * 3600 * 1_000_000

@@ -12,15 +12,10 @@ from serve_app.errors import StoreUnavailable
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import Row
 from serve_app.stores.where import Where
-from serve_app.write.operations import (
-    DeleteFact,
-    DeleteSession,
-    DeleteTurn,
-    EditTurn,
-    EraseUser,
-    PutFact,
-    PutSummary,
-)
+from serve_app.write.derived import PutSummary
+from serve_app.write.erasing import EraseUser
+from serve_app.write.facts import DeleteFact, PutFact
+from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn
 from tests.write.shards import ANN, BOB, CAT, OneShard, told
 
 OWNERS = (ANN, BOB, CAT)

@@ -11,9 +11,10 @@ import pytest
 from serve_app.errors import StoreUnavailable
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.terms import index_terms
+from serve_app.write.erasing import EraseUser
 from serve_app.write.housekeeping import FoldOptions
 from serve_app.write.lifecycle import MoveTurns
-from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, EraseUser, NewTurn
+from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
 from tests.write.shards import ANN, BOB, OneShard, told, wait_until
 
 SECRET = "kQ7xZp2LmW9sentinel"

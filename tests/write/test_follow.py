@@ -13,8 +13,10 @@ import pytest
 
 from serve_app.errors import ReadOnlyReplica, StoreUnavailable
 from serve_app.ports import WatchedSegments
+from serve_app.write.erasing import EraseUser
+from serve_app.write.facts import PutFact
 from serve_app.write.follow import FollowOptions
-from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn, EraseUser, PutFact
+from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn
 from tests.write.followers import Followed
 from tests.write.shards import ANN, BOB, CAT, OneShard, told, wait_until
 

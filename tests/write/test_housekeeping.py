@@ -13,16 +13,11 @@ from serve_app.errors import Fenced, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import pseudonym
+from serve_app.write.derived import PutSummary
+from serve_app.write.erasing import EraseUser
+from serve_app.write.facts import DeleteFact, PutFact
 from serve_app.write.housekeeping import SEGMENTS_A_DROP, FoldOptions
-from serve_app.write.operations import (
-    DeleteFact,
-    DeleteSession,
-    DeleteTurn,
-    EditTurn,
-    EraseUser,
-    PutFact,
-    PutSummary,
-)
+from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn
 from tests.write.shards import ANN, BOB, OneShard, wait_until
 
 SECRET = "kQ7xZp2LmW9sentinel"

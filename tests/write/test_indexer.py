@@ -14,8 +14,9 @@ from serve_app.models.batching import EmbedService
 from serve_app.ports import Vectors
 from serve_app.records import Record
 from serve_app.stores.log import ShardLog
+from serve_app.write.erasing import EraseUser
 from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
-from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, EraseUser, NewTurn
+from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, NewTurn
 from serve_app.write.shard import Shard
 from tests.write.shards import ANN, BOB, EMBEDDER, Noting, OneShard, wait_until
 from tests.write.test_commit import Gate

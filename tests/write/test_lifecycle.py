@@ -10,10 +10,11 @@ import pytest
 
 from serve_app.core import Turn
 from serve_app.policies import DAY_S, LifecyclePolicy
+from serve_app.write.erasing import EraseUser
 from serve_app.write.hits import HITS_KEPT_MAX, NOTED_MAX, Noted, WriteHits, newest
 from serve_app.write.housekeeping import FoldOptions
 from serve_app.write.lifecycle import Demote, MoveTurns
-from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EraseUser, NewTurn
+from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, NewTurn
 from tests.write.shards import ANN, BOB, CAT, OneShard, wait_until
 
 DAY = DAY_S * 1_000_000

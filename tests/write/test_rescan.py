@@ -9,7 +9,9 @@ import pytest
 
 from serve_app.core import Summary
 from serve_app.stores.policy_file import PolicyFile
-from serve_app.write.operations import AppendTurns, EditTurn, NewTurn, PutFact, PutSummary
+from serve_app.write.derived import PutSummary
+from serve_app.write.facts import PutFact
+from serve_app.write.operations import AppendTurns, EditTurn, NewTurn
 from serve_app.write.redaction import redacted_turn
 from serve_app.write.rescan import TURNS_A_PART, RedactTurns, Rescan
 from tests.write.shards import ANN, BOB, CAT, NEVER, OneShard

@@ -14,8 +14,9 @@ from serve_app.core import Owner
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import StoredOwner
 from serve_app.stores.terms import index_terms
+from serve_app.write.erasing import EraseUser
 from serve_app.write.fold import FoldPlan
-from serve_app.write.operations import DeleteSession, EraseUser
+from serve_app.write.operations import DeleteSession
 from serve_app.write.shard import LOAD_ATTEMPTS, LOADS_A_CHECK
 from tests.write.shards import ANN, BOB, CAT, EMBEDDER, VERSION, WAIT_S, OneShard, told, wait_until
 

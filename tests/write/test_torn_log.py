@@ -8,7 +8,7 @@ import pytest
 
 from serve_app.core import Summary
 from serve_app.stores.segment import decode
-from serve_app.write.operations import PutSummary
+from serve_app.write.derived import PutSummary
 from tests.write.shards import ANN, OneShard
 
 SUMMARY = Summary(

@@ -1,0 +1,43 @@
+"""Asked of a writer: what was made from turns, unless they have changed meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from serve_app.core import Summary
+from serve_app.errors import InvalidRequest
+from serve_app.records import SummaryPut, TurnVectors, VectorsPut
+from serve_app.write.commit import Draft, Operation
+
+
+class PutSummary(Operation):
+    """Store a summary, unless what it was made from has been edited or erased meanwhile."""
+
+    def __init__(self, owner: str, summary: Summary, read_at: int) -> None:
+        self.owner, self.summary, self.read_at = owner, summary, read_at
+
+    def prepare(self, draft: Draft) -> Summary:
+        block = draft.shard.block(self.owner)
+        if block.changed_seq > self.read_at or self.summary.session not in block.sessions:
+            raise InvalidRequest("the session has changed since this summary was made")
+        summary = msgspec.structs.replace(self.summary, seq=draft.seq())
+        draft.add(SummaryPut(self.owner, summary))
+        return summary
+
+
+class PutVectors(Operation):
+    """Record vectors; those of turns that were edited or erased meanwhile are left out."""
+
+    exclusive = False
+
+    def __init__(self, owner: str, version: str, items: Sequence[TurnVectors]) -> None:
+        self.owner, self.version, self.items = owner, version, items
+
+    def prepare(self, draft: Draft) -> int:
+        wanted = [item for item in self.items if draft.shard.awaits(item.turn_seq, self.owner, item.rev)]
+        live = tuple(item for item in wanted if item.turn_seq not in draft.gone_turns)
+        if live:
+            draft.add(VectorsPut(draft.seq(), self.owner, self.version, live))
+        return len(live)
