@@ -14,13 +14,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
-from serve_app.core import Degradation, Fact, Mode, Owner, Receipt, Summary, Turn
+from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.errors import (
     InvalidReceipt,
     InvalidRequest,
@@ -36,16 +36,13 @@ from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
 from serve_app.memory.retrievals import Retrievals, Unmetered
+from serve_app.memory.searching import Size, found_in, mode_of, short
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.policies import DefaultPolicies, Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
-from serve_app.retrieve.cold import cold_turns
-from serve_app.retrieve.expand import keywords
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Answer, search
-from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Operation, ShardWriter
@@ -65,14 +62,6 @@ POLL_S = 0.003
 
 THREADS_MAX = 256
 
-AT_ONCE_TURNS_MAX = 1_024
-AT_ONCE_CHARACTERS_MAX = 256 << 10
-AT_ONCE_RESULTS_MAX = 100
-AT_ONCE_ASKED_CHARACTERS_MAX = 4_096
-"""A read of so few turns in memory with so little text, for so few results, that brings so little text itself, takes
-about a millisecond at most. To hand it to another thread costs as much, and both would then fight for the
-interpreter's lock: so it is done at once."""
-
 TOKENS_A_RESULT = 80
 """Tokens of a context's budget that cost about as much as one result of a search."""
 
@@ -91,20 +80,6 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     vector_wait_s: Seconds = 5.0
     vector_share_of_deadline: Annotated[float, Meta(ge=0, le=1)] = 0.6
     summary: SummaryOptions = SummaryOptions()
-
-
-class Size(NamedTuple):
-    """What a read's cost depends on beside the turns that are stored."""
-
-    characters: int
-    results: int
-    heavy: bool = False
-
-    @property
-    def small(self) -> bool:
-        return (
-            not self.heavy and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
-        )
 
 
 class Memory:
@@ -294,7 +269,7 @@ class Memory:
         stages.mark("embed")
         question = Question(
             query=query,
-            mode=_mode(request, vector is None and wanted),
+            mode=mode_of(request, vector is None and wanted),
             k=request.k,
             now=now,
             filters=request.filters,
@@ -302,9 +277,9 @@ class Memory:
         )
         asked = (request.query, question, vector, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it
-            found, answer, words = await self._in_pool(_found, shard, owner.key, *asked)
+            found, answer, words = await self._in_pool(found_in, shard, owner.key, *asked)
         else:
-            found, answer, words = await self._read(shard, owner, size, _found, shard, owner.key, *asked)
+            found, answer, words = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
         degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
@@ -384,7 +359,7 @@ class Memory:
     async def _read(self, shard: Shard, owner: Owner, size: Size, function: Callable[..., T], *arguments: Any) -> T:
         """Run a read: at once where it is surely short and waits for nobody, else in the pool."""
         block = shard.at_hand(owner.key) if size.small else None
-        if block is None or len(block.turns) > AT_ONCE_TURNS_MAX or block.characters > AT_ONCE_CHARACTERS_MAX:
+        if block is None or not short(block):
             return await self._in_pool(function, *arguments)
         if not block.lock.acquire(blocking=False):
             return await self._in_pool(function, *arguments)
@@ -395,32 +370,6 @@ class Memory:
 
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
-
-def _found(
-    shard: Shard, owner: str, said: str, question: Question, vector: Vector | None, stages: Stages
-) -> tuple[list[Result], Answer, list[str]]:
-    """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
-    stages.mark("queue")
-    loaded, kinds = not shard.holds(owner), question.filters.kinds
-    block, lacking = shard.block_or_tail(owner)
-    answer = Answer([])
-    if "turn" in kinds:
-        cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
-    found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
-    if loaded or lacking:
-        answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
-    words = keywords(said)
-    stages.mark("search")
-    return found, answer, words
-
-
-def _mode(request: SearchRequest, lacks_vector: bool) -> Mode:
-    """Words alone find what is asked for where there is no vector; but what a filter lets through is found, too."""
-    if request.mode == "hybrid" and lacks_vector and not request.filters.narrow:
-        return "lexical"
-    return request.mode
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:

@@ -1,0 +1,74 @@
+"""A search of an owner in plain functions: what it costs, what answers it. Who calls them chooses the thread."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from serve_app.core import Mode
+from serve_app.memory import reading
+from serve_app.memory.encoding import Vector
+from serve_app.memory.requests import SearchRequest
+from serve_app.memory.timing import Stages
+from serve_app.retrieve.cold import cold_turns
+from serve_app.retrieve.expand import keywords
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.search import Answer, search
+from serve_app.retrieve.statements import Result, with_statements
+from serve_app.stores.block import Block
+from serve_app.write.shard import Shard
+
+AT_ONCE_TURNS_MAX = 1_024
+AT_ONCE_CHARACTERS_MAX = 256 << 10
+AT_ONCE_RESULTS_MAX = 100
+AT_ONCE_ASKED_CHARACTERS_MAX = 4_096
+"""A read of so few turns in memory with so little text, for so few results, that brings so little text itself, takes
+about a millisecond at most. To hand it to another thread costs as much, and both would then fight for the
+interpreter's lock: so it is done at once."""
+
+
+class Size(NamedTuple):
+    """What a read's cost depends on beside the turns that are stored."""
+
+    characters: int
+    results: int
+    heavy: bool = False
+
+    @property
+    def small(self) -> bool:
+        return (
+            not self.heavy and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+        )
+
+
+def short(block: Block) -> bool:
+    """Whether so little is in memory that a small read of it is done at once."""
+    return len(block.turns) <= AT_ONCE_TURNS_MAX and block.characters <= AT_ONCE_CHARACTERS_MAX
+
+
+def found_in(
+    shard: Shard, owner: str, said: str, question: Question, vector: Vector | None, stages: Stages
+) -> tuple[list[Result], Answer, list[str]]:
+    """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
+    stages.mark("queue")
+    loaded, kinds = not shard.holds(owner), question.filters.kinds
+    block, lacking = shard.block_or_tail(owner)
+    answer = Answer([])
+    if "turn" in kinds:
+        cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
+        answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
+    found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
+    if loaded or lacking:
+        answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
+    words = keywords(said)
+    stages.mark("search")
+    return found, answer, words
+
+
+def mode_of(request: SearchRequest, lacks_vector: bool) -> Mode:
+    """Words alone find what is asked for where there is no vector; but what a filter lets through is found, too."""
+    if request.mode == "hybrid" and lacks_vector and not request.filters.narrow:
+        return "lexical"
+    return request.mode
