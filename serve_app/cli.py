@@ -252,7 +252,7 @@ def _greet(args: argparse.Namespace) -> None:
         return
     if args.demo:
         _show_tour(args, url)
-    print(_addresses(args.data, url), flush=True)
+    print(_addresses(args.data, url, args.follow), flush=True)
 
 
 def _show_tour(args: argparse.Namespace, url: str) -> None:
@@ -268,12 +268,12 @@ def _url(args: argparse.Namespace) -> str:
     return f"http://[{host}]:{args.port}" if ":" in host else f"http://{host}:{args.port}"
 
 
-def _addresses(data: Path, url: str) -> str:
+def _addresses(data: Path, url: str, follow: Path | None) -> str:
     return "\n".join(
         [
             f"Memstrata serves {data} at {url}",
             f"  API documentation  {url}/docs",
-            *_key_lines(data, url),
+            *_key_lines(follow or data, url),
             "  Ctrl-C stops it; what is stored stays.",
         ]
     )

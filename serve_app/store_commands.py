@@ -27,7 +27,7 @@ from serve_app.backup.layout import TABLES, Layout, log_folder, table_name
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.plan import plan
 from serve_app.backup.restore import Restorer, choose, until
-from serve_app.backup.store_id import store_id
+from serve_app.backup.store_id import StoreRecord
 from serve_app.backup.take import NobodyWrites, Taker
 from serve_app.backup.verify import verify
 from serve_app.client.http import Client
@@ -108,7 +108,8 @@ def _offline(settings: Settings, to: str | None, kind: Any, shown: Bar) -> Done:
         raise InvalidRequest("where to? give --to, or set [backup] uri")
     place, layout = open_place(uri, settings.backup_connection), settings.layout
     layout.shape()
-    known = store_id(layout.folder)
+    record = StoreRecord(layout.folder)
+    known = record.store_id
     planned = plan(catalogue.look(place, known, {}), kind, known, microseconds())
     base = None if planned.base is None else catalogue.read_manifest(place, planned.base.id)
     taker = Taker(layout, place, NobodyWrites(), Pace(None, _step(shown)), microseconds, _expect(shown))

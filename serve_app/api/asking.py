@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from serve_app.api import convert
 from serve_app.api.schemas import ContextIn, SearchIn
-from serve_app.api.times import parse_time
+from serve_app.api.times import parse_time, require_zone
 from serve_app.errors import InvalidRequest
 from serve_app.memory.requests import AsOf, ContextRequest, SearchRequest
 
@@ -39,6 +39,7 @@ def context_request(body: ContextIn) -> ContextRequest:
 
 
 def search_request(body: SearchIn) -> SearchRequest:
+    require_zone(body.tz)
     if not body.query.strip() and body.filters is None and body.session_id is None:
         raise InvalidRequest("query: without a query there must be filters")
     now = None if body.now is None else parse_time(body.now, "now")[0]

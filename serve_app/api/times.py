@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from serve_app.errors import InvalidRequest
 
@@ -32,6 +33,16 @@ def parse_time(text: str, field: str) -> tuple[int, int]:
         raise InvalidRequest(f"{field}: no such time: {error}") from error
     offset = moment.utcoffset() or timedelta()
     return instant, offset // timedelta(minutes=1)
+
+
+def require_zone(name: str | None) -> None:
+    """Raises InvalidRequest where there is no time zone of this name."""
+    if name is None:
+        return
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidRequest("tz: a time zone is named as in the IANA database, like Europe/Madrid") from error
 
 
 def _six_digits(text: str) -> str:

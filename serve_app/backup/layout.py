@@ -63,8 +63,11 @@ class Layout(msgspec.Struct, frozen=True):
 
     def place(self, root: str) -> Place:
         """Of the log or of a root of tables."""
-        options = self.cold_options if root == COLD and self.cold_options else self.options
-        return open_place(self.log_uri if root == LOG else self.tables[root], options)
+        return open_place(self.log_uri if root == LOG else self.tables[root], self.options_of(root))
+
+    def options_of(self, root: str) -> dict[str, str]:
+        """How the log or a root of tables is reached."""
+        return self.cold_options if root == COLD and self.cold_options else self.options
 
     @property
     def home(self) -> Place:

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from serve_app.backup.layout import Layout
 from serve_app.backup.manifest import Begun, Kind, Manifest
 from serve_app.backup.options import BackupOptions
 from serve_app.backup.plan import Plan, due, plan
-from serve_app.backup.store_id import store_id
+from serve_app.backup.store_id import StoreRecord
 from serve_app.backup.take import Holds, Taker
 from serve_app.errors import InvalidRequest, MemstrataError, Overloaded, StorageTrouble
 from serve_app.policies import BackupPolicy, Policies
@@ -90,7 +91,8 @@ class BackupRunner:
         self._policies = policies
         self._holds = holds
         self._clock = clock
-        self._store_id = store_id(layout.folder)
+        self._record = StoreRecord(layout.folder)
+        self._store_id = self._record.store_id
         self._asking = threading.Lock()
         self._looking = threading.Lock()
         self._asked: _Asked | None = None
@@ -119,10 +121,9 @@ class BackupRunner:
         return asked.plan.begun
 
     def shown(self) -> list[Shown]:
-        """Every backup of this store at the configured addresses, oldest first, and the one that failed last."""
+        """Every backup of this store, oldest first, and the one that failed last."""
         shown: list[Shown] = []
-        for uri in self._uris():
-            found = self._look(uri)
+        for found in self._everywhere():
             shown += [Shown(one.begun, "finished", one, self._expires_at(found, one)) for one in found.finished]
             shown += [Shown(one, "interrupted") for one in found.unfinished if one.id != self._at_hand]
         if (failed := self._failed) is not None:
@@ -138,15 +139,12 @@ class BackupRunner:
 
         Of a place that does not answer: those that were there when it did. Raises StorageTrouble if it never has.
         """
-        held = []
-        for uri in self._uris():
-            found = self._look_or_remember(uri)
-            held += [
-                (one.id, self._expires_at(found, one))
-                for one in found.finished
-                if until is None or one.begun.begun_at < until
-            ]
-        return held
+        return [
+            (one.id, self._expires_at(found, one))
+            for found in self._everywhere()
+            for one in found.finished
+            if until is None or one.begun.begun_at < until
+        ]
 
     @property
     def trouble(self) -> str | None:
@@ -171,6 +169,18 @@ class BackupRunner:
 
     def _uris(self) -> list[str]:
         return list(dict.fromkeys(uri for uri in (self._policy.uri, self._options.uri) if uri))
+
+    def _former(self) -> list[str]:
+        """Addresses that backups went to under other settings."""
+        return [uri for uri in self._record.addresses if uri not in self._uris()]
+
+    def _everywhere(self) -> list[Catalogue]:
+        """What lies at each address. A former one may be gone, or out of reach: then what was seen there counts."""
+        found = [self._look_or_remember(uri) for uri in self._uris()]
+        for uri in self._former():
+            with suppress(StorageTrouble):
+                found.append(self._look_or_remember(uri))
+        return found
 
     def _allowed(self, uri: str | None) -> str:
         """Backups go where the configuration or the policy says, never where a request wants them."""
@@ -234,19 +244,32 @@ class BackupRunner:
         policy = self._policy
         if not self._uris():
             self._trouble = None
-        if not policy.uri or time.monotonic() < self._not_before:
+        if time.monotonic() < self._not_before:
             return
-        with self._asking:
-            found = self._look(policy.uri)
-            now = self._clock()
-            kind = due(found, policy, now)
-            if kind is not None and self._asked is None:
-                self._asked = _Asked(policy.uri, plan(found, kind, self._store_id, now))
-        for backup in found.expired(now, policy.keep_s) if kind is None else ():
-            self._delete(policy.uri, backup)
+        if policy.uri:
+            with self._asking:
+                found, now = self._look(policy.uri), self._clock()
+                kind = due(found, policy, now)
+                if kind is not None and self._asked is None:
+                    self._asked = _Asked(policy.uri, plan(found, kind, self._store_id, now))
+        if self._asked is None:
+            self._let_expired_go()
+
+    def _let_expired_go(self) -> None:
+        """Wherever backups of this store are."""
+        for uri in self._uris():
+            self._expire_at(uri)
+        for uri in self._former():
+            with suppress(StorageTrouble):
+                self._expire_at(uri)
+
+    def _expire_at(self, uri: str) -> None:
+        for backup in self._look(uri).expired(self._clock(), self._policy.keep_s):
+            self._delete(uri, backup)
 
     def _take(self, asked: _Asked) -> Manifest:
         place, progress = self._place(asked.uri), asked.progress
+        self._record.note(asked.uri)
         for leftover in asked.plan.leftovers:
             catalogue.delete(place, leftover)
         self._pace = Pace(self._options.bytes_per_second, lambda count: _moved(progress, count))
@@ -258,10 +281,9 @@ class BackupRunner:
         )
         manifest = taker.take(asked.plan.begun, base, lambda number: _shard_done(progress, number))
         _log.info("backup %s finished: %d bytes copied", manifest.begun.id, manifest.own_bytes)
-        found = self._look(asked.uri, fresh=True)
+        self._look(asked.uri, fresh=True)
         self._asked, self._failed, self._trouble = None, None, None
-        for backup in found.expired(self._clock(), self._policy.keep_s):
-            self._delete(asked.uri, backup)
+        self._expire_at(asked.uri)
         return manifest
 
     def _delete(self, uri: str, backup: str) -> None:

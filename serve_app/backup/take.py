@@ -169,7 +169,7 @@ class Taker:
         version = self._layout.shape().version
         for root, uri in self._layout.tables.items():
             try:
-                reader = TableReader(uri, table_name(number), version, self._layout.options)
+                reader = TableReader(uri, table_name(number), version, self._layout.options_of(root))
             except NotFound:
                 if root == TABLES:
                     raise StoreUnavailable(f"the table of shard {number} is not there") from None

@@ -91,7 +91,8 @@ class _Check:
     def _log(self) -> None:
         """Every segment's checksums; what the chain of headers says is the replay's to judge."""
         if (damage := self._view.damage) is not None:
-            self._fault(damage.kind, f"log: segment {damage.segment} {damage.reason}")
+            tell = self._report.leftover if damage.mended else self._report.fault
+            tell(damage.kind, self._number, f"log: segment {damage.segment} {damage.reason}")
         place, folder = self._layout.place(LOG), log_folder(self._number)
         found: list[tuple[str, Decoded]] = []
         for blob in place.list(folder):

@@ -153,7 +153,7 @@ def open_shard(layout: Layout, shape: Shape, number: int) -> ShardView:
         found = replay(segments, folded_seq)
         if found.damage is None or found.damage.kind != "hole" or look == LOOKS - 1:
             break
-    cold = FollowedColdTable(layout.tables[COLD_ROOT], table_name(number), layout.cold_options or layout.options)
+    cold = FollowedColdTable(layout.tables[COLD_ROOT], table_name(number), layout.options_of(COLD_ROOT))
     view = ShardView(number, shape, table, cold, folded_seq, found.entries, found.last_seq)
     view.damage = found.damage
     return view

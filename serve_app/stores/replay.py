@@ -41,6 +41,8 @@ class Damage(msgspec.Struct, frozen=True):
     segment: str
     reason: str
     entries_lost: int | None
+    mended: bool = False
+    """It was repaired before, and is told once more since nobody may have been told then."""
 
     def __str__(self) -> str:
         return f"{self.kind.replace('_', ' ')}: segment {self.segment} {self.reason}"
@@ -170,7 +172,7 @@ class _Walk:
     def result(self) -> Replay:
         """A repair that no fence followed may never have been told of: it is told again."""
         if self.damage is None and self._cut_at is not None:
-            self.damage = Damage("torn_tail", self._cut_at, "was cut", None)
+            self.damage = Damage("torn_tail", self._cut_at, "was cut", None, mended=True)
         return Replay(
             tuple(self._entries),
             tuple(self._places),

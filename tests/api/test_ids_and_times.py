@@ -176,3 +176,10 @@ def test_a_life_that_ends_after_the_last_year_is_shown_as_its_end(service: Runni
     turn = {"role": "user", "content": "x", "created_at": "9999-12-31T23:59:59Z", "ttl_seconds": 316_000_000}
     service.append("late", "s", turn)
     assert service.turns("late", "s")[0]["expires_at"] == "9999-12-31T23:59:59.999999Z"
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Bad", "../../etc/passwd", "/etc/passwd", " "])
+def test_a_time_zone_that_is_none_is_refused(service: Running, zone: str) -> None:
+    body = {"user_id": "u", "query": "x", "tz": zone}
+    refused(service.call("POST", "/v1/search", json=body), 422, "invalid_request")
+    assert service.call("POST", "/v1/search", json=body | {"tz": "Asia/Shanghai"}).status_code == 200

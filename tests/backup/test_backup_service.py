@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -140,3 +141,27 @@ def test_only_operators_make_backups_and_only_where_the_configuration_says(
     bare = start(hash_settings(tmp_path / "bare"))
     refused(bare.call("POST", "/v1/admin/backups", json={}), 422, "invalid_request")
     assert backups(bare) == []
+
+
+def test_backups_at_an_address_of_the_past_are_listed_named_in_receipts_and_expire(
+    start: Callable[..., Running], tmp_path: Path
+) -> None:
+    former, running = tmp_path / "former", start(hash_settings(tmp_path / "a"))
+    running.append("ann", "s", "said")
+    short = {"uri": str(former), "full_every_s": 3_600, "incremental_every_s": 3_600}
+    running.ok("PUT", "/v1/admin/policies/backup", json=short)
+    ends = time.monotonic() + 30
+    while not (made := [one for one in backups(running) if one["state"] == "finished"]):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    running.ok("PUT", "/v1/admin/policies/backup", json={})
+    running.run(running.service.stop())
+    again = start(hash_settings(tmp_path / "a"))
+    assert [one["id"] for one in backups(again)] == [made[0]["id"]]
+    erasure = again.ok("DELETE", "/v1/users/ann")["erasure_id"]
+    assert [one["id"] for one in again.ok("GET", f"/v1/erasures/{erasure}")["backups"]] == [made[0]["id"]]
+    shutil.rmtree(former)
+    again.run(again.service.stop())
+    third = start(hash_settings(tmp_path / "a"))
+    assert backups(third) == []
+    assert third.ok("GET", f"/v1/erasures/{erasure}")["backups"] == []

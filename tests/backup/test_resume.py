@@ -16,7 +16,7 @@ from serve_app.backup.manifest import BEGUN, Manifest
 from serve_app.backup.options import BackupOptions
 from serve_app.backup.plan import plan
 from serve_app.backup.restore import Restorer, choose
-from serve_app.backup.store_id import store_id
+from serve_app.backup.store_id import StoreRecord
 from serve_app.backup.take import NobodyWrites, Taker
 from serve_app.config import Settings
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
@@ -54,7 +54,7 @@ class Budget:
 
 
 def take(settings: Settings, place: Place, pace: Pace) -> Manifest:
-    known = store_id(Path(settings.data))
+    known = StoreRecord(Path(settings.data)).store_id
     planned = plan(catalogue.look(place, known, {}), "full", known, microseconds())
     for leftover in planned.leftovers:
         catalogue.delete(place, leftover)
