@@ -20,7 +20,7 @@ from serve_app.context.layout import Zone
 from serve_app.context.quote import Record, mark_of
 from serve_app.core import Fact, Summary, Turn
 
-Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "shown"]
+Reason = Literal["budget", "too_large", "expired", "level", "beyond_window", "cold", "shown"]
 
 
 class Dropped(msgspec.Struct, frozen=True, gc=False):

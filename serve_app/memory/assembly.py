@@ -21,7 +21,7 @@ from serve_app.context.window import Context, build_context
 from serve_app.core import Degradation, Fact, Level, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
-from serve_app.memory.reading import Partners
+from serve_app.memory.reading import Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import Tokenizer
@@ -52,7 +52,7 @@ class Assembled(msgspec.Struct, frozen=True):
 
     inputs: ContextInputs
     seq: int
-    older: tuple[tuple[str, int], ...] = ()
+    older: tuple[Older, ...] = ()
     summary_expired: bool = False
     found: tuple[Found, ...] = ()
     search: Answer = Answer([], asked=frozenset())
@@ -127,6 +127,8 @@ def _stored(
     found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
+    if request.as_of != AsOf() and reading.expired_between(block, state.seq, moment.now, moment.expiry):
+        reasons = (*reasons, "as_of: something has expired since")
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
     turns = state.turns if request.history is None else _sent(request, moment)
@@ -203,12 +205,15 @@ def _inputs(
     )
 
 
-def with_older(context: Context, older: Sequence[tuple[str, int]]) -> Context:
-    """Turns before the window are among those retrieved, in the summary that is shown, or listed as left out."""
+def with_older(context: Context, older: Sequence[Older]) -> Context:
+    """Turns before the window are among those retrieved, in the summary that is shown, or listed as left out; so are
+    cold ones, of which the summary may know nothing.
+    """
     covered, retrieved = context.summary, {one.seq for one in context.retrieved}
     lost = [
-        Dropped("recent", turn_id, "beyond_window")
-        for turn_id, seq in older
-        if seq not in retrieved and (covered is None or not covered.first_seq <= seq <= covered.last_seq)
+        Dropped("recent", one.id, "cold" if one.cold else "beyond_window")
+        for one in older
+        if one.seq not in retrieved
+        and (one.cold or covered is None or not covered.first_seq <= one.seq <= covered.last_seq)
     ]
     return msgspec.structs.replace(context, dropped=(*lost, *context.dropped)) if lost else context

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -52,12 +53,20 @@ class SessionLine(msgspec.Struct, frozen=True):
     last_at: int
 
 
+class Older(NamedTuple):
+    """A turn of the session outside its window. A cold one is in no summary that was made since it went cold."""
+
+    id: str
+    seq: int
+    cold: bool
+
+
 class Memories(msgspec.Struct, frozen=True):
     """The state of an owner that a context is built from, as of `seq`."""
 
     seq: int
     turns: tuple[Turn, ...]
-    older: tuple[tuple[str, int], ...]
+    older: tuple[Older, ...]
     facts: tuple[Fact, ...]
     summary: Summary | None
     changed_since: bool
@@ -199,6 +208,17 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
     return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired, reasons)
 
 
+def expired_between(block: Block, seq: int, start: int, end: int) -> bool:
+    """Whether a turn in memory, a field of one or a fact, all up to `seq`, expired after `start` and up to `end`."""
+    with block.lock:
+        turns = [one for one in block.turns.values() if not one.lasting and one.seq <= seq]
+        ends = [field.at for turn in turns for field in turn.fields_expire]
+        ends += [turn.expires_at for turn in turns if turn.expires_at is not None]
+        told = (block.fact_at(key, seq) for key in block.facts)
+        ends += [fact.expires_at for fact in told if fact is not None and fact.expires_at is not None]
+    return any(start < at <= end for at in ends)
+
+
 def _with_older(
     shard: Shard, block: Block, window: Sequence[int], resident: Sequence[Turn]
 ) -> tuple[Sequence[Turn], tuple[str, ...]]:
@@ -209,11 +229,11 @@ def _with_older(
         return resident, (f"recent: {error.code}",)
 
 
-def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> tuple[tuple[str, int], ...]:
-    """(id, seq) of the newest turns up to `seq` that come before the window or are cold, oldest first."""
+def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> tuple[Older, ...]:
+    """The newest turns up to `seq` that come before the window or are cold, oldest first."""
     first, cold = window[0] if window else seq + 1, block.moved.is_cold
-    newest_first = ((turn_id, index.ids[turn_id]) for turn_id in reversed(index.ids))
-    outside = (pair for pair in newest_first if pair[1] < first or (pair[1] <= seq and cold(pair[1])))
+    newest_first = (Older(turn_id, index.ids[turn_id], cold(index.ids[turn_id])) for turn_id in reversed(index.ids))
+    outside = (one for one in newest_first if one.seq < first or (one.seq <= seq and one.cold))
     return tuple(islice(outside, OLDER_LISTED_MAX))[::-1]
 
 

@@ -40,7 +40,8 @@ class DeleteFact(Operation):
         self.owner, self.key = owner, key
 
     def prepare(self, draft: Draft) -> int:
-        if self.key not in draft.shard.block(self.owner).facts:
+        fact = draft.shard.block(self.owner).fact_at(self.key, None)
+        if fact is None or fact.expired(draft.now):
             raise NotFound("no such fact")
         draft.add(FactGone(draft.seq(), self.owner, self.key))
         return 1

@@ -222,12 +222,13 @@ class EditTurn(Operation):
         turn = stored_turn(draft, draft.shard.block(self.owner), self.session, self.turn_id)
         if turn is None or turn.expired(draft.now):
             raise NotFound("no such turn")
+        turn = turn.at(draft.now)
         changes: dict[str, Any] = {"rev": draft.seq()}
         if self.content is not None:
             changes["content"] = "" if _is_written_out(turn, self.content) else self.content
         if self.metadata is not None:
             changes["metadata"] = self.metadata
-        edited = msgspec.structs.replace(turn.at(draft.now), **changes)
+        edited = msgspec.structs.replace(turn, **changes)
         draft.add(TurnPut(self.owner, edited))
         return edited
 
@@ -247,8 +248,10 @@ class DeleteTurn(Operation):
         self.owner, self.session, self.turn_id = owner, session, turn_id
 
     def prepare(self, draft: Draft) -> int:
-        seq = draft.shard.block(self.owner).find(self.session, self.turn_id)
-        if seq is None:
+        """One that has expired is there for nobody; maintenance lets it go."""
+        block = draft.shard.block(self.owner)
+        seq = block.find(self.session, self.turn_id)
+        if seq is None or block.expiring.get(seq, draft.now + 1) <= draft.now:
             raise NotFound("no such turn")
         draft.add(TurnGone(draft.seq(), self.owner, self.session, self.turn_id, seq))
         return 1

@@ -12,7 +12,7 @@ import pytest
 from serve_app.config import Settings, StoreOptions
 from serve_app.policies import DAY_S
 from serve_app.write.commit import microseconds
-from tests.api.running import Running, hash_settings, word
+from tests.api.running import Running, hash_settings, refused, word
 from tests.api.test_object_store import REGION, SIGNED, bucket, server
 
 __all__ = ["bucket", "server"]
@@ -262,3 +262,60 @@ def test_a_cold_store_that_does_not_answer_takes_nothing_else_with_it(
     one.running.stop()
     one.running = Running(in_bucket(tmp_path / "data", server, bucket, server), clock=one.clock)
     assert contents(one.cold("harbour")) == ["a cold harbour"]
+
+
+def test_a_context_as_of_before_says_what_has_expired_since(aged: Callable[[Settings], Aged], tmp_path: Path) -> None:
+    one = aged(hash_settings(tmp_path))
+    running = one.running
+    running.append("u", "s", {"role": "user", "content": "leaves soon", "ttl_seconds": 3_600}, "stays")
+    before = running.context("u", session_id="s")
+    moment = {"as_of": before["as_of"], "now": before["now"]}
+    assert running.context("u", session_id="s", **moment)["degradation"]["reasons"] == []
+    one.clock.ahead += 1
+    after = running.context("u", session_id="s", **moment)
+    assert after["degradation"]["reasons"] == ["as_of: something has expired since"]
+    assert "leaves soon" not in str(after["messages"])
+    assert running.context("u", session_id="s")["degradation"]["reasons"] == []
+
+
+def test_an_edit_that_repeats_what_is_left_of_the_data_leaves_no_field_behind(
+    aged: Callable[[Settings], Aged], tmp_path: Path
+) -> None:
+    one = aged(hash_settings(tmp_path))
+    running, where = one.running, {"user_id": "u", "session_id": "s"}
+    data = {"price": "p-gone", "stock": "s-later", "order": "o-stays"}
+    turn = {"id": "t", "role": "tool", "data": data, "field_ttl": {"price": 3_600, "stock": 7_200}}
+    running.append("u", "s", turn)
+    one.clock.ahead += 1.5 / 24
+    shown = running.ok("GET", "/v1/turns/t", params=where)["content"]
+    assert "p-gone" not in shown
+    assert "s-later" in shown
+    running.ok("PATCH", "/v1/turns/t", params=where, json={"content": shown})
+    one.clock.ahead += 1 / 24
+    assert "s-later" not in running.call("GET", "/v1/turns/t", params=where).text
+    assert "o-stays" in running.call("GET", "/v1/turns/t", params=where).text
+
+
+def test_what_has_expired_cannot_be_deleted(aged: Callable[[Settings], Aged], tmp_path: Path) -> None:
+    one = aged(hash_settings(tmp_path))
+    running, where = one.running, {"user_id": "u", "session_id": "s"}
+    running.append("u", "s", {"id": "t", "role": "user", "content": "leaves", "ttl_seconds": 60})
+    running.ok("PUT", "/v1/users/u/facts/k", json={"value": "leaves", "ttl_seconds": 60})
+    one.clock.ahead += 1
+    refused(running.call("DELETE", "/v1/turns/t", params=where), 404, "not_found")
+    refused(running.call("DELETE", "/v1/users/u/facts/k"), 404, "not_found")
+
+
+def test_a_cold_turn_inside_the_span_of_a_summary_is_listed_as_left_out(
+    aged: Callable[[Settings], Aged], tmp_path: Path
+) -> None:
+    one = aged(hash_settings(tmp_path))
+    running = one.running
+    running.append("u", "s", *[{"id": f"old-{n}", "role": "user", "content": f"quince number {n}"} for n in range(5)])
+    one.later(31)
+    running.append("u", "s", *[f"newer number {n}" for n in range(12)], wait="indexed")
+    running.ok("POST", "/v1/sessions/s/summary:refresh", params={"user_id": "u"})
+    for budget in (150, 400, 4_000):
+        context = running.context("u", session_id="s", budget=budget)
+        cold = {one["id"] for one in context["dropped"] if one["reason"] == "cold"}
+        assert cold == {f"old-{n}" for n in range(5)}, budget
