@@ -45,7 +45,10 @@ class ScaleFailed(MemstrataError):
 
 @dataclass(frozen=True)
 class Options:
-    """`first` turns are written and searched before the others. `data` "" is a folder that goes afterwards."""
+    """`first` turns are written and searched before the others. `data` None is a folder that goes afterwards.
+
+    `bars`: whether figures are held to bars. Those of a tiny store say nothing.
+    """
 
     users: int = 5_000
     turns: int = 1_000_000
@@ -54,6 +57,7 @@ class Options:
     phases: tuple[str, ...] = PHASES
     data: Path | None = None
     port: int = 0
+    bars: bool = True
 
     @property
     def turns_a_user(self) -> int:
@@ -96,7 +100,7 @@ def measure(options: Options) -> Json:
             folder.mkdir(parents=True, exist_ok=True)
         run = Run(options, folder, Ports(options.port).take(), programs)
         run.told = _told_before(folder) | {"turns": options.turns, "users": options.users}
-        run.told |= {"machine": {"cores": os.cpu_count()}}
+        run.told |= {"machine": {"cores": os.cpu_count()}, "bars": options.bars}
         run.start()
         for phase in options.phases:
             run.keep(phase, _PHASES[phase](run))
@@ -314,7 +318,7 @@ _PHASES: dict[str, Callable[[Run], Json]] = {
     "erase": _erase,
 }
 
-QUICK = Options(users=20, turns=1_000, first=500)
+QUICK = Options(users=20, turns=1_000, first=500, bars=False)
 """Whether it runs, not how much it costs."""
 
 

@@ -23,10 +23,11 @@ def missed(told: Json) -> list[str]:
 
 
 def lines(told: Json) -> Iterator[Line]:
-    """Name, figure, unit, the most that it may be."""
+    """Name, figure, unit, the most that it should be."""
+    barred = told.get("bars", True)
     for phase, of_phase in _OF_PHASES.items():
         if phase in told:
-            yield from of_phase(told[phase])
+            yield from ((*line[:3], line[3] if barred else None) for line in of_phase(told[phase]))
 
 
 def _shown(name: str, value: float | int | bool | None, unit: str, bar: float | None) -> str:

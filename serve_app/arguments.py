@@ -23,9 +23,15 @@ Write a file of JSON lines, one turn a line: user_id, session_id, role, content,
 or conversation_id (the user), session, dia_id (the id), speaker, text, timestamp, as conversation data sets have it.
 The answer of /v1/users/{user_id}/export can be read back, with its facts."""
 
+DATA_HELP = "data folder of the service, to take its first key from"
 BACKUP_FORM = """\
-Through the service at --url, which backs up to its own address; or, with --data of a store that no service runs on,
-from its files. A backup that was stopped is taken up by the next one of its kind."""
+Through the service at --url, to the address of its policy `backup` or else of its settings; or, with --data of a
+store that no service runs on, from its files, whatever --url says. A backup that was stopped is taken up by the next
+one of its kind."""
+BACKUP_DATA_HELP = "data folder: to read its files, or the first key of the service that runs on it (named by --url)"
+BACKUP_TO_HELP = """\
+folder or s3://bucket/prefix, else [backup] uri of the settings; to a service it may only name an address that the
+service has"""
 REPAIR_FORM = """\
 Says what a repair would give up; with --yes does it. The service must be stopped. What was damaged is kept below
 DATA/damaged. Deletions and erasures that stood in the damaged part are lost with it."""
@@ -39,8 +45,9 @@ does nothing else. Prints one table an engine; see docs/performance.md. Takes so
 
 SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
 SCALE_FORM = """\
-Starts a service on a store of its own, with an encoder that costs next to nothing, and fills it. A million turns take
-some ten minutes and three gigabytes of disk; each phase is kept in scale.json as soon as it is done."""
+Starts a service on a store of its own, with an encoder that costs next to nothing, and fills it. On two busy cores a
+million turns took over twenty minutes to write, and four gigabytes of disk (docs/measurements.md). Each phase is kept
+in scale.json as soon as it is done. Beside some figures stands a bar: the most that they should be."""
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -99,7 +106,7 @@ def _serve(command: argparse.ArgumentParser) -> None:
         "--role", choices=("writer", "replica"), help="replica: read and follow a store, never write it"
     )
     command.add_argument(
-        "--follow", type=Path, metavar="DIR", help="data folder that a replica follows (--role replica)"
+        "--follow", type=Path, metavar="DIR", help="data folder of the writer to follow; makes this a replica"
     )
     command.add_argument("--demo", action="store_true", help="take the demo's tour once ready, and go on serving")
     command.set_defaults(command="serve")
@@ -137,9 +144,9 @@ def _context(command: argparse.ArgumentParser) -> None:
 
 
 def _backup(command: argparse.ArgumentParser) -> None:
-    _remote(command)
-    command.add_argument("--to", metavar="URI", help="folder or s3://bucket/prefix; else [backup] uri of the settings")
-    command.add_argument("--incremental", action="store_true", help="only what is new since the last one")
+    _remote(command, BACKUP_DATA_HELP)
+    command.add_argument("--to", metavar="URI", help=BACKUP_TO_HELP)
+    command.add_argument("--incremental", action="store_true", help="only what is new since the last one; else all")
     _config(command).set_defaults(command="backup")
 
 
@@ -221,7 +228,9 @@ def _scale(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--data", type=Path, help="folder that stays, with scale.json; else one that goes")
     command.add_argument("--port", type=int, default=0, help="first port that may be used (0: any that is free)")
-    command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not how much it costs")
+    command.add_argument(
+        "--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not at what cost"
+    )
     _json(command).set_defaults(command="bench scale")
 
 
@@ -239,11 +248,11 @@ def _asked(command: argparse.ArgumentParser) -> None:
     command.add_argument("query", help="the text to find turns for")
 
 
-def _remote(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _remote(command: argparse.ArgumentParser, data_help: str = DATA_HELP) -> argparse.ArgumentParser:
     """Of every command that talks to a running service."""
     _service(command)
     command.add_argument("--key", help="API key; else MEMSTRATA_KEY, else the one in --data")
-    command.add_argument("--data", type=Path, help="data folder of the service, to take its first key from")
+    command.add_argument("--data", type=Path, help=data_help)
     return _json(command)
 
 

@@ -30,7 +30,7 @@ from serve_app.backup.restore import Restorer, choose, until
 from serve_app.backup.store_id import StoreRecord
 from serve_app.backup.take import NobodyWrites, Taker
 from serve_app.backup.verify import verify
-from serve_app.client.http import Client
+from serve_app.client.http import Client, Unreachable
 from serve_app.config import Settings, load_settings
 from serve_app.errors import InvalidRequest, MemstrataError, StoreUnavailable
 from serve_app.stores.folder_lock import lock_folder
@@ -99,7 +99,14 @@ def backup(args: argparse.Namespace, key: str | None, shown: Bar) -> Done:
         finally:
             os.close(lock)
     with Client(args.url, key or _kept_key(args.data)) as client:
-        return _online(client, args.to, kind, shown)
+        try:
+            return _online(client, args.to, kind, shown)
+        except Unreachable as error:
+            raise error if args.data is None else Unreachable(_other_address(args.data, error)) from error
+
+
+def _other_address(folder: Path, error: Unreachable) -> str:
+    return f"{folder} is in use: give the address of its service with --url; {error}"
 
 
 def _offline(settings: Settings, to: str | None, kind: Any, shown: Bar) -> Done:

@@ -149,6 +149,8 @@ def test_a_wrong_command_line_is_exit_2():
         (["search", "--help"], "lexical: by words alone (default: hybrid)"),
         (["keys", "create", "--help"], "admin: also the keys of its tenant"),
         (["ingest", "--help"], "one turn a line: user_id, session_id, role, content"),
+        (["serve", "--help"], "data folder of the writer to follow; makes this a replica"),
+        (["bench", "scale", "--help"], "Beside some figures stands a bar"),
     ],
 )
 def test_help_says(capsys, monkeypatch, words, told):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import msgspec
 import pytest
 
-from serve_app.api import schemas
+from serve_app.api import limits, schemas
 from serve_app.api.app import IN_FLIGHT_MAX
+from serve_app.api.openapi import OPERATIONS
 from serve_app.api.problems import STATUS_OF_CODE
+from serve_app.backup.repair import HOLES_MAX
 from serve_app.config import load_settings
+from serve_app.policies import ENTITY_CLASSES_MAX
+from serve_app.write.hits import OWNERS_A_PART
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,6 +48,36 @@ def test_walks_name_what_is_there() -> None:
         assert re.search(rf"(def|class) {last}\b", found.read_text()), f"{path} {name}"
 
 
+OF_ANOTHER_SHAPE = "/v1/embeddings"
+"""Its row says whose shape it has."""
+
+ROWS = [line for line in (ROOT / "docs/design.md").read_text().splitlines() if line.startswith("| `")]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: " ".join(one[:2]))
+def test_the_contract_names_what_a_route_takes(operation: tuple[str, str, str, object, tuple[str, ...], int]) -> None:
+    """Its row in the table of routes: the query parameters, and the fields of the body."""
+    method, path, _, body, query, _ = operation
+    pattern = rf"`([A-Z|\\]+) {re.escape(path)}(?:\?([\w=&]*))?`"
+    named = [
+        (row, frozenset(re.findall(r"(\w+)=", parameters)))
+        for row in ROWS
+        for methods, parameters in re.findall(pattern, row.replace("`, `/", "` `GET /"))
+        if method.upper() in re.findall("[A-Z]+", methods)
+    ]
+    assert [parameters for _, parameters in named] == [frozenset(name.rstrip("?") for name in query)]
+    if isinstance(body, type) and path != OF_ANOTHER_SHAPE:
+        fields = {field.encode_name for field in msgspec.structs.fields(body)}
+        assert fields - set(re.findall(r"\w+", named[0][0])) == set()
+
+
+def test_the_contract_names_every_action_of_maintenance() -> None:
+    page = (ROOT / "docs/design.md").read_text()
+    actions = re.search(r"\{action: (.*?), shard", page)
+    assert actions
+    assert re.findall(r'"(\w+)"', actions[1]) == list(get_args(get_type_hints(schemas.MaintenanceIn)["action"]))
+
+
 def test_sample_configuration_is_read(tmp_path: Path) -> None:
     sample = re.search(r"```toml\n(.*?)```", (ROOT / "docs/configuration.md").read_text(), re.DOTALL)
     assert sample
@@ -62,6 +97,10 @@ def test_limits_of_the_page_are_those_of_the_schemas() -> None:
         "`deadline_ms` | 1-60,000": schemas.DEADLINE_MS_MAX == 60_000,
         "turns a page | 1,000": schemas.PAGE_TURNS_MAX == 1_000,
         "worked on at once | 512": IN_FLIGHT_MAX == 512,
+        "rate is remembered | 10,000": limits.BUCKETS_MAX == 10_000,
+        "policy `ttl` | 100": ENTITY_CLASSES_MAX == 100,
+        "a repair mends | 1,000": HOLES_MAX == 1_000,
+        "call of the duty writes | 200": OWNERS_A_PART == 200,
     }
     assert all(stated.values())
     assert all(text in page for text in stated)

@@ -68,6 +68,9 @@ def test_a_running_service_is_asked_for_its_backup(
     refused = said("backup", "--data", tmp_path / "data", "--url", url, "--to", tmp_path / "elsewhere")
     assert refused[0] == 1
     assert "invalid_request" in refused[1]
+    elsewhere = said("backup", "--data", tmp_path / "data", "--url", "http://127.0.0.1:1")
+    assert elsewhere[0] == 1
+    assert f"{tmp_path / 'data'} is in use: give the address of its service with --url" in elsewhere[1]
     status, checked = said("verify", "--data", tmp_path / "data", "--url", url, "--against", tmp_path / "backups")
     assert (status, checked["findings"]) == (0, [])
     assert said("repair", "--data", tmp_path / "data")[0] == 1, "a service runs on it"

@@ -49,6 +49,7 @@ def test_the_phases_on_a_small_store(tmp_path: Path) -> None:
     assert (erased["receipt_right"], erased["others_unchanged"]) == (True, True)
     shown = scale_table.table(told)
     assert all(name in shown for name, *_ in scale_table.lines(told))
+    assert "bar" not in shown, "a tiny store meets or misses nothing"
 
 
 def test_a_figure_over_its_bar_is_named() -> None:
@@ -56,3 +57,5 @@ def test_a_figure_over_its_bar_is_named() -> None:
     assert scale_table.missed(told) == []
     told["memory"]["bytes_a_turn"] += 1
     assert scale_table.missed(told) == ["memory of a turn in the hot tier"]
+    assert "bar 8,192: missed" in scale_table.table(told | {"turns": 1, "users": 1, "machine": {"cores": 1}})
+    assert scale_table.missed(told | {"bars": False}) == []
