@@ -16,7 +16,7 @@ import lancedb
 import pyarrow as pa
 
 from serve_app.core import Turn
-from serve_app.errors import StorageTrouble, StoreUnavailable
+from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.stores.rows import Row
 from serve_app.stores.table import LanceTable, translated
 from serve_app.stores.where import Where
@@ -63,11 +63,14 @@ class ColdTable(LanceTable):
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Notes whether the store answers; raises at once where it has just failed."""
+        """Notes whether the store answers; raises at once where it has just failed. A full one can still be read."""
         if time.monotonic() < self._rests_until:
             raise StoreUnavailable(self.trouble or "the cold tables do not answer")
         try:
             yield
+        except StorageFull as error:
+            self.trouble = f"the cold tables take nothing: {error}"
+            raise
         except StorageTrouble as error:
             self.trouble = f"the cold tables do not answer: {error}"
             self._rests_until = time.monotonic() + REST_S
@@ -105,7 +108,9 @@ class ColdTable(LanceTable):
                 self.sync()
 
     def clean(self) -> None:
-        """Rewrite the files without what was removed from them."""
+        """Rewrite the files without what was removed from them. Raises StoreUnavailable while they are held."""
+        if self.hold.held:
+            raise StoreUnavailable("a backup copies the cold table; what was removed leaves its files after that")
         if self.exists:
             with self._watched():
                 self._rewrite()

@@ -144,13 +144,15 @@ class Housekeeper:
             shard.purge_due = True
             raise
         if not self._cold_purged(number, folded):
-            raise StoreUnavailable(str(shard.cold.trouble))
+            raise StoreUnavailable(shard.cold.trouble or "a backup copies the cold table")
 
     def _cold_purged(self, number: int, folded: int) -> bool:
         """Whether no removed bytes are left in the cold table. A store that does not answer is asked again later."""
         shard = self._writers[number].shard
         if not shard.cold_purge_due:
             return True
+        if shard.cold.hold.held:  # a backup copies its files: they stay until that is done
+            return False
         try:
             with self._upkeep[number].lock:
                 shard.cold.clean()

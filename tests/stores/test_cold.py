@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.errors import StoreUnavailable
+from serve_app.errors import StorageFull, StoreUnavailable
 from serve_app.stores import cold as cold_module
 from serve_app.stores import where
 from serve_app.stores.cold import ColdTable
@@ -79,3 +79,31 @@ def test_a_store_that_failed_is_left_alone_for_a_moment(tmp_path: Path, monkeypa
     assert table.trouble is None
     table.keep([turn_row(ANN, turn(1, "apple"), ["appl"])])
     assert len(table.find(ANN, ["appl"], 5)) == 1
+
+
+class Full(ColdTable):
+    """Takes nothing more; what it holds can be read."""
+
+    def sync(self) -> None:
+        raise StorageFull("no room left for the tables")
+
+
+def test_a_full_store_is_read_all_the_same(tmp_path: Path, table: ColdTable) -> None:
+    table.keep([row_of(ANN, turn(1, "apple"))])
+    full = Full(str(tmp_path / "cold"), "shard-0000", {})
+    with pytest.raises(StorageFull):
+        full.keep([row_of(ANN, turn(2, "pear"))])
+    assert [one.seq for one in full.read(ANN, [1])] == [1]
+    assert [one.seq for one in full.find(ANN, index_terms("apple"), 5)] == [1]
+
+
+def test_while_its_files_are_held_nothing_is_cleaned_and_everything_is_read(table: ColdTable) -> None:
+    table.keep([row_of(ANN, turn(1, "apple"))])
+    table.forget(where.of_seq(1))
+    table.keep([row_of(ANN, turn(2, "pear"))])
+    with table.hold.holding():
+        with pytest.raises(StoreUnavailable, match="backup"):
+            table.clean()
+        assert [one.seq for one in table.read(ANN, [2])] == [2]
+    table.clean()
+    assert [one.seq for one in table.read(ANN, [2])] == [2]
