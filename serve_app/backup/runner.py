@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -50,6 +50,16 @@ class Progress:
     planned_bytes: int = 0
     copied_bytes: int = 0
     error: str | None = None
+
+    def planned(self, count: int) -> None:
+        """So many bytes are going to be copied."""
+        self.planned_bytes += count
+
+    def copied(self, count: int) -> None:
+        self.copied_bytes += count
+
+    def shard_done(self, number: int) -> None:
+        self.shards = number
 
 
 class Shown(NamedTuple):
@@ -242,32 +252,30 @@ class BackupRunner:
             kind = due(found, policy, now)
             if kind is not None and self._asked is None:
                 self._asked = _Asked(policy.uri, plan(found, kind, self._store_id, now))
-        for backup in found.expired(now, policy.keep_s) if kind is None else ():
-            self._delete(policy.uri, backup)
+        if kind is None:
+            self._delete_expired(policy.uri, found.expired(now, policy.keep_s))
 
     def _take(self, asked: _Asked) -> Manifest:
         place, progress = self._place(asked.uri), asked.progress
         for leftover in asked.plan.leftovers:
             catalogue.delete(place, leftover)
-        self._pace = Pace(self._options.bytes_per_second, lambda count: _moved(progress, count))
+        self._pace = Pace(self._options.bytes_per_second, progress.copied)
         if self._closed.is_set():
             raise Stopped("the service stops")
         base = None if asked.plan.base is None else catalogue.read_manifest(place, asked.plan.base.id)
-        taker = Taker(
-            self._layout, place, self._holds, self._pace, self._clock, lambda count: _planned(progress, count)
-        )
-        manifest = taker.take(asked.plan.begun, base, lambda number: _shard_done(progress, number))
+        taker = Taker(self._layout, place, self._holds, self._pace, self._clock, progress.planned)
+        manifest = taker.take(asked.plan.begun, base, progress.shard_done)
         _log.info("backup %s finished: %d bytes copied", manifest.begun.id, manifest.own_bytes)
         found = self._look(asked.uri, fresh=True)
         self._asked, self._failed, self._trouble = None, None, None
-        for backup in found.expired(self._clock(), self._policy.keep_s):
-            self._delete(asked.uri, backup)
+        self._delete_expired(asked.uri, found.expired(self._clock(), self._policy.keep_s))
         return manifest
 
-    def _delete(self, uri: str, backup: str) -> None:
-        _log.info("backup %s has expired", backup)
-        catalogue.delete(self._place(uri), backup)
-        self._look(uri, fresh=True)
+    def _delete_expired(self, uri: str, backups: Iterable[str]) -> None:
+        for backup in backups:
+            _log.info("backup %s has expired", backup)
+            catalogue.delete(self._place(uri), backup)
+            self._look(uri, fresh=True)
 
     def _fail(self, reason: str) -> None:
         if self._trouble is None:
@@ -278,15 +286,3 @@ class BackupRunner:
         self._asked, self._trouble = None, reason
         self._found = {uri: (-math.inf, found) for uri, (_, found) in self._found.items()}
         self._not_before = time.monotonic() + RETRY_S
-
-
-def _moved(progress: Progress, count: int) -> None:
-    progress.copied_bytes += count
-
-
-def _planned(progress: Progress, count: int) -> None:
-    progress.planned_bytes += count
-
-
-def _shard_done(progress: Progress, number: int) -> None:
-    progress.shards = number
