@@ -18,6 +18,10 @@ Tier = Literal["hot", "warm", "cold"]
 Level = Literal["full", "summary_only", "recent_only", "system_only"]
 Kind = Literal["turn", "fact", "summary"]
 
+SECOND_US = 1_000_000
+NEVER = 2**63 - 1
+"""Later than any time there is."""
+
 OWNER_SEPARATOR = "\x1f"
 """Joins tenant and user. Control characters are refused in ids, so no pair of ids can be read two ways."""
 

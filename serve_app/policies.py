@@ -78,13 +78,3 @@ class Policies(Protocol):
         ...
 
     def of_service(self, kind: type[P]) -> P: ...
-
-
-class DefaultPolicies:
-    """Nobody has set anything."""
-
-    def of(self, tenant: str, kind: type[P]) -> P:
-        return kind()
-
-    def of_service(self, kind: type[P]) -> P:
-        return kind()

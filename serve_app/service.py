@@ -129,8 +129,10 @@ class Service:
         self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
-        start = self._start_following if settings.role == "replica" else self._start_writing
-        operator = start(identity, queues, metrics, policies, noted, rescan, opened)
+        if settings.role == "replica":
+            operator = self._start_following(identity, queues, metrics, opened)
+        else:
+            operator = self._start_writing(identity, queues, metrics, policies, noted, rescan, opened)
         memory = Memory(
             self._writers,
             self._indexer,
@@ -190,14 +192,7 @@ class Service:
         )
 
     def _start_following(
-        self,
-        identity: StoreIdentity,
-        queues: EncoderQueues,
-        metrics: Metrics,
-        policies: PolicyFile,
-        noted: Mapping[int, Noted],
-        rescan: Rescan,
-        opened: ExitStack,
+        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.backup.layout import COLD, RESTORE_FILE, TABLES, log_folder, table_name
+from serve_app.backup.layout import COLD, RESTORE_FILE, STORE_FILE, TABLES, log_folder, table_name
 from serve_app.config import Settings
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
@@ -24,6 +24,7 @@ from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.log import Recovery, ShardLog
 from serve_app.stores.private_file import write_private
+from serve_app.stores.replay import HOLE_LOOKS
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.follow import Follower
 from serve_app.write.meter import Meter
@@ -31,13 +32,9 @@ from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
 
-STORE_FILE = "store.json"
 STORE_FORMAT = 1
 SHARDS = 4
 """Of a new store whose settings name no number."""
-
-HOLE_LOOKS = 2
-"""Times that a log with a hole is looked at before it is called damaged."""
 
 Committed = Callable[[Shard, list[Record]], None]
 OpenSegments = Callable[[str, Mapping[str, str]], SegmentStore]

@@ -44,7 +44,7 @@ class AdminRoutes:
         return json_response({"action": body.action, "shards": done})
 
     async def begin_backup(self, who: Principal, request: Request) -> Response:
-        _require_operator(who)
+        who.require_operator("a backup holds every tenant's data: only an operator makes one")
         body = await _backup(request.body)
         begun = await asyncio.to_thread(self._operator.begin_backup, body.kind, body.uri)
         return json_response({"id": begun.id, "kind": begun.kind, "base": begun.base, "state": "running"}, 202)
@@ -94,8 +94,8 @@ class AdminRoutes:
     async def put_policy(self, who: Principal, request: Request) -> Response:
         """The body is the policy as a whole: what it leaves out takes its default."""
         name = request.path[0]
-        if name in OF_SERVICE and who.role != "operator":
-            raise Forbidden("this policy is the service's: only an operator sets it")
+        if name in OF_SERVICE:
+            who.require_operator("this policy is the service's: only an operator sets it")
         policy = await asyncio.to_thread(self._policies.put, who.tenant, name, request.body)
         return json_response({"name": name, "policy": msgspec.to_builtins(policy)})
 
@@ -104,8 +104,3 @@ def _shown_key(record: KeyRecord) -> dict[str, Any]:
     """What may be known of a key by who may revoke it."""
     shown = {"key_id": record.key_id, "tenant": record.tenant, "role": record.role, "user_id": record.user}
     return shown | {"rate_per_s": record.rate_per_s}
-
-
-def _require_operator(who: Principal) -> None:
-    if who.role != "operator":
-        raise Forbidden("a backup holds every tenant's data: only an operator makes one")

@@ -58,6 +58,10 @@ class Principal(msgspec.Struct, frozen=True):
         if self.role == "app" or self.user is not None:
             raise Forbidden("this route needs a key of role admin")
 
+    def require_operator(self, why: str) -> None:
+        if self.role != "operator":
+            raise Forbidden(why)
+
 
 class KeyFile:
     """The keys of one store. Safe for many threads, and for writers in several processes: a lock file orders them."""

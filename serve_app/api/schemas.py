@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
 from serve_app.paths import PATH_CHARACTERS_MAX
-from serve_app.policies import ClassName, PrivacyLevel
+from serve_app.policies import TTL_SECONDS_MAX, ClassName, PrivacyLevel
 from serve_app.retrieve.conditions import CONDITIONS_MAX, Op
 
 TURNS_A_CALL_MAX = 1_000
@@ -24,7 +24,6 @@ BUDGET_TOKENS_MAX = 2_000_000
 DEADLINE_MS_MAX = 60_000
 PAGE_TURNS_MAX = 1_000
 PAGE_USERS_DEFAULT, PAGE_USERS_MAX = 100, 1_000
-TTL_SECONDS_MAX = 10 * 366 * 24 * 3600
 EMBEDDING_INPUTS_MAX = 2_048
 FIELD_TTLS_MAX = 100
 

@@ -11,6 +11,7 @@ import re
 import msgspec
 
 from serve_app.backup.manifest import BEGUN, FILES, MANIFEST, SHARDS, Begun, Kind, Manifest
+from serve_app.core import SECOND_US
 from serve_app.errors import NotFound
 from serve_app.stores.places import Place, read
 
@@ -57,7 +58,7 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     def expires_at(self, one: Finished, keep_s: int) -> int:
         """Microseconds. At the earliest: the newest chain stays until there is a newer one."""
-        return self.root(one).finished_at + keep_s * 1_000_000
+        return self.root(one).finished_at + keep_s * SECOND_US
 
     def expired(self, now: int, keep_s: int) -> list[str]:
         """Ids that may go, each before the ones it stands on."""

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from serve_app.backup.layout import Shape
+from serve_app.core import SECOND_US
 
 FORMAT = 1
 MANIFEST, BEGUN, FILES, SHARDS = "manifest.json", "begun.json", "files", "shards"
@@ -123,7 +124,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def new_id(kind: Kind, now: int) -> str:
     """Sorts by time; never given twice."""
-    moment = datetime.fromtimestamp(now / 1_000_000, UTC)
+    moment = datetime.fromtimestamp(now / SECOND_US, UTC)
     return f"{moment:%Y%m%dT%H%M%SZ}-{kind}-{secrets.token_hex(3)}"
 
 

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from serve_app.backup.catalogue import Catalogue, Finished
 from serve_app.backup.manifest import Begun, Kind, new_id
+from serve_app.core import SECOND_US
 from serve_app.policies import BackupPolicy
-
-US = 1_000_000
 
 TAKEN_UP_WITHIN_S = 6 * 3_600
 """An unfinished backup that is older is deleted and begun anew: its first shards would be of another time."""
@@ -33,14 +32,14 @@ def plan(found: Catalogue, kind: Kind, store_id: str, now: int) -> Plan:
 
 
 def _goes_on(one: Begun, kind: Kind, base: str | None, now: int) -> bool:
-    return (one.kind, one.base) == (kind, base) and now - one.begun_at < TAKEN_UP_WITHIN_S * US
+    return (one.kind, one.base) == (kind, base) and now - one.begun_at < TAKEN_UP_WITHIN_S * SECOND_US
 
 
 def due(found: Catalogue, policy: BackupPolicy, now: int) -> Kind | None:
     """What the policy asks for at this moment. Counted from when a backup began, so that a schedule does not slip."""
     full, newest = found.newest("full"), found.newest()
-    if full is None or newest is None or now - full.begun.begun_at >= policy.full_every_s * US:
+    if full is None or newest is None or now - full.begun.begun_at >= policy.full_every_s * SECOND_US:
         return "full"
-    if now - newest.begun.begun_at >= policy.incremental_every_s * US:
+    if now - newest.begun.begun_at >= policy.incremental_every_s * SECOND_US:
         return "incremental"
     return None

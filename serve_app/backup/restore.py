@@ -21,10 +21,9 @@ from serve_app.backup.catalogue import Catalogue, Finished, look, read_manifest
 from serve_app.backup.copying import Pace, checksum, copy_checked
 from serve_app.backup.layout import LOG, RESTORE_FILE, STORE_FILE, Layout
 from serve_app.backup.manifest import HeldFile, HeldSegment, HeldShard, Manifest
+from serve_app.core import SECOND_US
 from serve_app.errors import InvalidRequest, NotFound
 from serve_app.stores.places import Place, read
-
-US = 1_000_000
 
 
 class Marked(msgspec.Struct, frozen=True):
@@ -79,7 +78,7 @@ def _span(span: tuple[int, int]) -> str:
 
 
 def _moment(at: int) -> str:
-    return datetime.fromtimestamp(at / US, UTC).isoformat()
+    return datetime.fromtimestamp(at / SECOND_US, UTC).isoformat()
 
 
 class Restorer:
@@ -103,9 +102,7 @@ class Restorer:
             self._done(file.size)
             count, size = count + 1, size + file.size
         self._layout.home.delete([RESTORE_FILE])
-        seqs = [
-            max([one.folded_seq, *(segment.last_seq for segment in segments[one.number])]) for one in manifest.shards
-        ]
+        seqs = [_reached(one, segments[one.number]) for one in manifest.shards]
         return Restored(manifest, at, seqs, count, size)
 
     def _wanted(self, manifest: Manifest, segments: dict[int, tuple[HeldSegment, ...]]) -> list[HeldFile]:

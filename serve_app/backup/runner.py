@@ -52,6 +52,16 @@ class Progress:
     copied_bytes: int = 0
     error: str | None = None
 
+    def planned(self, count: int) -> None:
+        """So many bytes are going to be copied."""
+        self.planned_bytes += count
+
+    def copied(self, count: int) -> None:
+        self.copied_bytes += count
+
+    def shard_done(self, number: int) -> None:
+        self.shards = number
+
 
 class Shown(NamedTuple):
     """One backup as it is told of; times in microseconds."""
@@ -265,31 +275,26 @@ class BackupRunner:
 
     def _expire_at(self, uri: str) -> None:
         for backup in self._look(uri).expired(self._clock(), self._policy.keep_s):
-            self._delete(uri, backup)
+            _log.info("backup %s has expired", backup)
+            catalogue.delete(self._place(uri), backup)
+            self._look(uri, fresh=True)
 
     def _take(self, asked: _Asked) -> Manifest:
         place, progress = self._place(asked.uri), asked.progress
         self._record.note(asked.uri)
         for leftover in asked.plan.leftovers:
             catalogue.delete(place, leftover)
-        self._pace = Pace(self._options.bytes_per_second, lambda count: _moved(progress, count))
+        self._pace = Pace(self._options.bytes_per_second, progress.copied)
         if self._closed.is_set():
             raise Stopped("the service stops")
         base = None if asked.plan.base is None else catalogue.read_manifest(place, asked.plan.base.id)
-        taker = Taker(
-            self._layout, place, self._holds, self._pace, self._clock, lambda count: _planned(progress, count)
-        )
-        manifest = taker.take(asked.plan.begun, base, lambda number: _shard_done(progress, number))
+        taker = Taker(self._layout, place, self._holds, self._pace, self._clock, progress.planned)
+        manifest = taker.take(asked.plan.begun, base, progress.shard_done)
         _log.info("backup %s finished: %d bytes copied", manifest.begun.id, manifest.own_bytes)
         self._look(asked.uri, fresh=True)
         self._asked, self._failed, self._trouble = None, None, None
         self._expire_at(asked.uri)
         return manifest
-
-    def _delete(self, uri: str, backup: str) -> None:
-        _log.info("backup %s has expired", backup)
-        catalogue.delete(self._place(uri), backup)
-        self._look(uri, fresh=True)
 
     def _fail(self, reason: str) -> None:
         if self._trouble is None:
@@ -300,15 +305,3 @@ class BackupRunner:
         self._asked, self._trouble = None, reason
         self._found = {uri: (-math.inf, found) for uri, (_, found) in self._found.items()}
         self._not_before = time.monotonic() + RETRY_S
-
-
-def _moved(progress: Progress, count: int) -> None:
-    progress.copied_bytes += count
-
-
-def _planned(progress: Progress, count: int) -> None:
-    progress.planned_bytes += count
-
-
-def _shard_done(progress: Progress, number: int) -> None:
-    progress.shards = number

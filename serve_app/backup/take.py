@@ -139,16 +139,19 @@ class Taker:
         path = shard_file(begun.id, number)
         if path in kept:
             return msgspec.json.decode(read(self._target, path), type=HeldShard)
-        for _ in range(TABLE_TRIES - 1):
-            try:
-                held = self._copied_shard(begun.id, base.shards[number] if base else None, number)
-                break
-            except NotFound:  # files went all the same; the next version is whole again
-                continue
-        else:
-            held = self._copied_shard(begun.id, base.shards[number] if base else None, number)
+        held = self._copied_patiently(begun.id, base.shards[number] if base else None, number)
         self._put_json(path, held)
         return held
+
+    def _copied_patiently(self, backup: str, base: HeldShard | None, number: int) -> HeldShard:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return self._copied_shard(backup, base, number)
+            except NotFound:  # files went all the same; the next version is whole again
+                if tries == TABLE_TRIES:
+                    raise
 
     def _copied_shard(self, backup: str, base: HeldShard | None, number: int) -> HeldShard:
         with self._holds.files(number):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Turn
+from serve_app.core import SECOND_US, Turn
 
 REST_S = 3_600
 """After so long without a word whatever comes is another topic: people come back an hour later with something new."""
@@ -74,7 +74,7 @@ def _begins(topic: _Topic, previous: Turn, turn: Turn, vector: Vector | None) ->
     """Whether this turn begins another topic. The result of a tool never does: it belongs to its call."""
     if turn.role == "tool":
         return False
-    if topic.turns >= TURNS_MAX or turn.created_at - previous.created_at > REST_S * 1_000_000:
+    if topic.turns >= TURNS_MAX or turn.created_at - previous.created_at > REST_S * SECOND_US:
         return True
     if topic.turns < TURNS_MIN or vector is None or len(turn.text.encode()) < SAYS_LITTLE_BYTES:
         return False

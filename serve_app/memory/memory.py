@@ -35,11 +35,11 @@ from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
-from serve_app.memory.retrievals import Retrievals, Unmetered
+from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.searching import Size, found_in, mode_of, short
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
-from serve_app.policies import DefaultPolicies, Policies, TtlPolicy
+from serve_app.policies import Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.question import Question
@@ -48,7 +48,6 @@ from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Operation, ShardWriter
 from serve_app.write.erasing import EraseUser
 from serve_app.write.facts import DeleteFact, PutFact
-from serve_app.write.hits import Noted
 from serve_app.write.indexer import Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
 from serve_app.write.redaction import repeats
@@ -94,9 +93,9 @@ class Memory:
         options: MemoryOptions,
         clock: Callable[[], int],
         versions: tuple[str, ...],
-        policies: Policies | None = None,
-        user_turns: int | None = None,
-        retrievals: Retrievals | None = None,
+        policies: Policies,
+        user_turns: int | None,
+        retrievals: Retrievals,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
@@ -108,10 +107,10 @@ class Memory:
         self._options = options
         self._clock = clock
         self._versions = versions
-        self._policies = policies or DefaultPolicies()
+        self._policies = policies
         self._user_turns = user_turns
-        self._retrievals = retrievals or Retrievals({number: Noted() for number in range(len(writers))}, Unmetered())
-        self._redacting = Redacting(self._policies, pool)
+        self._retrievals = retrievals
+        self._redacting = Redacting(policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
 
     # ---- writes

@@ -72,7 +72,7 @@ class Operator(ABC):
 
     @abstractmethod
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
-        """Fold (or fold and rewrite) one shard or all of them now."""
+        """One action of `MaintenanceIn` on one shard, or on all of them, now."""
 
     def begin_backup(self, kind: Kind, uri: str | None) -> Begun:
         """Begin a backup; gives what it will be. Raises InvalidRequest, Overloaded while another one runs."""

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
-from serve_app.core import Summary, Turn
+from serve_app.core import SECOND_US, Summary, Turn
 from serve_app.errors import InvalidRequest, Overloaded, StorageTrouble
 from serve_app.memory.reading import living
 from serve_app.ports import Tokenizer
@@ -175,7 +175,7 @@ class Refresher:
             input_hash=_hash(turns),
             seq=0,
             created_at=now,
-            expires_at=now + self._options.ttl_s * 1_000_000,
+            expires_at=now + self._options.ttl_s * SECOND_US,
             ranks=extract.ranks,
             line_seqs=extract.line_seqs,
         )

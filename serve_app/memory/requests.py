@@ -9,7 +9,7 @@ import msgspec
 
 from serve_app.context.inputs import Format
 from serve_app.context.window import Context
-from serve_app.core import Degradation, Level, Mode, Receipt, Tier, Turn
+from serve_app.core import Degradation, Mode, Receipt, Tier, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import Found
 from serve_app.retrieve.statements import Result
@@ -123,5 +123,4 @@ class Trouble(msgspec.Struct, frozen=True):
     shard: int | None = None
 
 
-LEVELS: tuple[Level, ...] = ("full", "summary_only", "recent_only", "system_only")
 Json = dict[str, Any]

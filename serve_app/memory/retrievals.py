@@ -16,10 +16,6 @@ class ReadMeter(Protocol):
         ...
 
 
-class Unmetered:
-    def tier_read(self, tier: Tier, hit: bool) -> None: ...
-
-
 class Retrievals:
     """`noted`: of each shard. Each call costs some microseconds and is made once a retrieval."""
 

@@ -129,7 +129,6 @@ def _is_date(digits: str) -> bool:
 # ---- IBAN
 
 _IBAN_START = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{2}\d{2}(?=[ -]?[0-9A-Za-z]{4})")
-_IBAN_REST = re.compile(r"(?:[ -]?[0-9A-Za-z]){1,30}")
 
 
 def ibans(text: str) -> Iterator[Span]:
@@ -178,7 +177,6 @@ _PASSPORT_CUES = cues(
     "photo form room 预约 预约号 回执 回执号 受理 受理号 订单 订单号 单号 申请号 流水号 航班 车次 房间 表格 型号 费 "
     "予約 予約番号 受付番号 便名 cita reserva pedido vuelo formulario",
 )
-PASSPORT_AFTER_MAX = 16
 _OWNER_AFTER = re.compile(
     r"[ ,，]{0,2}(?:是|为|就是|は|が|is|es)?[ ]?(?:我的|他的|她的|本人|私の|my |his |her |the |our |mi |su )?"
     r"(?:护照|護照|旅券|パスポート|passport|pasaporte)",

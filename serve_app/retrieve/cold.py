@@ -56,10 +56,4 @@ def _cold_seqs(block: Block, session: str | None) -> list[int]:
 
 def _admitted(block: Block, question: Question, turn: Turn) -> bool:
     """Owner and liveness are looked up again: the table lags behind what was erased."""
-    return (
-        block.holds(turn)
-        and block.moved.is_cold(turn.seq)
-        and (question.as_of is None or turn.seq <= question.as_of)
-        and not turn.expired(question.now)
-        and question.filters.admit(turn, question.now)
-    )
+    return block.holds(turn) and block.moved.is_cold(turn.seq) and question.admits(turn)

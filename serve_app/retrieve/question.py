@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from serve_app.core import Mode, Tier
+from serve_app.core import Mode, Tier, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import FusionWeights
 
@@ -20,3 +20,11 @@ class Question(msgspec.Struct, frozen=True):
     as_of: int | None = None
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     weights: FusionWeights = FusionWeights()
+
+    def admits(self, turn: Turn) -> bool:
+        """Whether the turn was there by then, has not expired, and is what the filters ask for."""
+        return (
+            (self.as_of is None or turn.seq <= self.as_of)
+            and not turn.expired(self.now)
+            and self.filters.admit(turn, self.now)
+        )

@@ -281,22 +281,15 @@ def _warm_turns(
 
 
 def _not_resident(block: Block, session: str | None) -> list[int]:
-    sessions = block.sessions.values() if session is None else filter(None, [block.sessions.get(session)])
-    return [
-        seq for index in list(sessions) for seq in block.moved.without_cold(list(index.seqs)) if seq not in block.turns
-    ]
+    with block.lock:
+        sessions = block.sessions.values() if session is None else filter(None, [block.sessions.get(session)])
+        return [seq for index in sessions for seq in block.moved.without_cold(index.seqs) if seq not in block.turns]
 
 
 def _admitted(block: Block, question: Question, turn: Turn) -> bool:
     """Owner and liveness are looked up again: the tables lag behind what was erased."""
-    return (
-        block.holds(turn)
-        and turn.seq not in block.turns
-        and not block.moved.is_cold(turn.seq)
-        and (question.as_of is None or turn.seq <= question.as_of)
-        and not turn.expired(question.now)
-        and question.filters.admit(turn, question.now)
-    )
+    elsewhere = turn.seq in block.turns or block.moved.is_cold(turn.seq)
+    return block.holds(turn) and not elsewhere and question.admits(turn)
 
 
 def _merged(

@@ -1,5 +1,5 @@
-"""Making files durable that somebody else wrote: fsync of every new file below a folder, then of the folders; and
-what a failed call on a file means.
+"""Making files durable: one that is replaced as a whole, or all that somebody else wrote below a folder; and what a
+failed call on a file means.
 
 LanceDB does not fsync on local disk. What it wrote must be on stable storage before the log
 segments that hold the same records are dropped.
@@ -7,14 +7,19 @@ segments that hold the same records are dropped.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+Fsync = Callable[[int], None]
+"""Of an open file or folder; an argument where tests need not wait for the disk, or let it fail."""
 
 CLOCK_SLACK_NS = 2_000_000_000
 """File systems stamp coarsely: a file that looks so much older than the last sync is synced again."""
@@ -58,6 +63,42 @@ def trouble(what: str, error: OSError) -> StorageTrouble:
     """What a failed system call means for the store."""
     kind = StorageFull if error.errno in _FULL else StoreUnavailable
     return kind(f"{what}: {error.strerror or error}")
+
+
+def replace_file(path: Path, fresh: Path, pieces: Iterable[bytes], fsync: Fsync = os.fsync) -> None:
+    """Write a file as a whole, readable by its owner only: it holds the old bytes or the new ones, whatever happens.
+
+    `fresh` is where it is written first, in the same folder; nothing is left there. Raises OSError.
+    """
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            fsync(file.fileno())
+        fresh.replace(path)
+        sync_folder(path.parent, fsync)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+def make_folders(folder: Path, mode: int = 0o777, fsync: Fsync = os.fsync) -> None:
+    """Make a folder and those above it. Each new one's own name is synced, too: a file is not safer than its path."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True, mode=mode)
+        sync_folder(one.parent, fsync)
+
+
+def sync_folder(folder: Path, fsync: Fsync = os.fsync) -> None:
+    """The names in it are on stable storage."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _fsync(path: str) -> None:

@@ -21,17 +21,15 @@ import pyarrow.compute as pc
 from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion, Turn
+from serve_app.core import NEVER, EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.owner_rows import HEAVY, LIGHT, seqs_within, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
+from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import COLD, HOT, Due, Row, StoredOwner, Stub, cold_mark, pseudonym
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
 from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
-
-NEVER = 2**63 - 1
-"""Later than anything expires."""
 
 LOADED_AT_ONCE = 2_048
 """Rows of an owner up to which all columns are read in one scan; of more the ids first, then the newest content."""
@@ -180,17 +178,14 @@ class RecordTable(LanceTable):
 
     def versions_of_facts(self) -> dict[tuple[str, str], list[int]]:
         """Seqs of the values of each fact that has several, oldest first, by owner and key."""
-        found: dict[tuple[str, str], list[int]] = {}
-        for row in self._scan(of_kind("fact"), ["owner", "id", "seq"]).sort_by("seq").to_pylist():
-            found.setdefault((row["owner"], row["id"]), []).append(row["seq"])
-        return found
+        found = self._scan(of_kind("fact"), ["owner", "id", "seq"]).sort_by("seq").to_pylist()
+        return grouped(((row["owner"], row["id"]), row["seq"]) for row in found)
 
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
         found: list[Row] = []
-        for start in range(0, len(keys), KEYS_A_SCAN):
-            part = self._scan(col("row").isin(list(keys[start : start + KEYS_A_SCAN])), _PLAIN)
-            found += [Row(**row) for row in part.to_pylist()]
+        for part in parts(keys, KEYS_A_SCAN):
+            found += [Row(**row) for row in self._scan(col("row").isin(part), _PLAIN).to_pylist()]
         return found
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
@@ -233,23 +228,21 @@ class RecordTable(LanceTable):
     def whole(self, owner: str, seqs: Sequence[int]) -> list[Row]:
         """All rows of these turns of the owner, with their vectors, as they can be merged again."""
         found: list[Row] = []
-        for start in range(0, len(seqs), KEYS_A_SCAN):
-            kinds = col("kind").isin(["turn", "chunk"])
-            where = every(owned(owner), kinds, col("seq").isin(list(seqs[start : start + KEYS_A_SCAN])))
-            part = self._scan(where, [*_PLAIN, self._vector])
+        for part in parts(seqs, KEYS_A_SCAN):
+            where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq").isin(part))
+            rows = self._scan(where, [*_PLAIN, self._vector])
             packed = [
-                None if one is None else np.asarray(one, "<f2").tobytes() for one in part[self._vector].to_pylist()
+                None if one is None else np.asarray(one, "<f2").tobytes() for one in rows[self._vector].to_pylist()
             ]
-            plain = part.select(_PLAIN).to_pylist()
+            plain = rows.select(_PLAIN).to_pylist()
             found += [Row(**row, vector=vector) for row, vector in zip(plain, packed, strict=True)]
         return found
 
     def stubs(self, owner: str, seqs: Sequence[int]) -> dict[int, Stub]:
         """What is left here of those of these turns that went cold, by seq."""
         found: dict[int, Stub] = {}
-        for start in range(0, len(seqs), KEYS_A_SCAN):
-            part = col("seq").isin(list(seqs[start : start + KEYS_A_SCAN]))
-            where = every(owned(owner), of_kind("turn"), part, col("tier") == lit(COLD))
+        for part in parts(seqs, KEYS_A_SCAN):
+            where = every(owned(owner), of_kind("turn"), col("seq").isin(part), col("tier") == lit(COLD))
             rows = self._scan(where, ["seq", "body"]).to_pylist()
             found |= {row["seq"]: msgspec.msgpack.decode(row["body"], type=Stub) for row in rows}
         return found
@@ -267,7 +260,7 @@ class RecordTable(LanceTable):
 
     def oldest(self) -> dict[tuple[str, int], int]:
         """By owner and tier, when the oldest turn came that is not cold. Reads no bodies, in bounded batches."""
-        found: dict[tuple[str, int], int] = defaultdict(lambda: 1 << 62)
+        found: dict[tuple[str, int], int] = defaultdict(lambda: NEVER)
         where = self._holding(of_kind("turn"))
         columns = ["owner", "tier", "arrived_at"]
         batches = self._read(
@@ -288,9 +281,8 @@ class RecordTable(LanceTable):
     def session_vectors(self, owner: str, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """The first vector of each of these turns that has one."""
         found: dict[int, NDArray[np.float32]] = {}
-        for start in range(0, len(seqs), KEYS_A_SCAN):
-            part = col("seq").isin(list(seqs[start : start + KEYS_A_SCAN]))
-            where = every(owned(owner), of_kind("turn"), part, col("vector_rev") == col("rev"))
+        for part in parts(seqs, KEYS_A_SCAN):
+            where = every(owned(owner), of_kind("turn"), col("seq").isin(part), col("vector_rev") == col("rev"))
             for row in self._scan(where, ["seq", self._vector]).to_pylist():
                 if row[self._vector] is not None:
                     found[row["seq"]] = np.asarray(row[self._vector], np.float32)
@@ -299,9 +291,9 @@ class RecordTable(LanceTable):
     def hits(self, owners: Sequence[str]) -> list[Row]:
         """The row of each of these owners that holds when their turns were found last."""
         found: list[Row] = []
-        for start in range(0, len(owners), KEYS_A_SCAN):
-            mine = col("owner").isin(list(owners[start : start + KEYS_A_SCAN]))
-            found += [Row(**row) for row in self._scan(every(mine, of_kind("hits")), _PLAIN).to_pylist()]
+        for part in parts(owners, KEYS_A_SCAN):
+            where = every(col("owner").isin(part), of_kind("hits"))
+            found += [Row(**row) for row in self._scan(where, _PLAIN).to_pylist()]
         return found
 
 

@@ -6,15 +6,13 @@ files of older versions away: a read that meets that looks again and is run once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 import lancedb
 
-from serve_app.core import EmbeddingVersion
 from serve_app.errors import StoreUnavailable
 from serve_app.stores.cold import ColdTable
-from serve_app.stores.durable import local_folder
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.table import translated
 
@@ -24,18 +22,12 @@ T = TypeVar("T")
 class FollowedTable(RecordTable):
     """Called from any thread. Raises StoreUnavailable where there is no such table (yet)."""
 
-    def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
-        folder = local_folder(uri)
-        if folder is not None and not folder.exists():  # LanceDB would make it
-            raise StoreUnavailable(f"there is no table {name} here: no folder {folder}")
-        super().__init__(uri, name, version, options)
-
     def _open(self, *, create: bool) -> lancedb.table.Table:
         """As it is: its columns and indexes are the writer's."""
-        database = self._connected()
-        if not self._there(database):
+        found = self._open_as_is()
+        if found is None:
             raise StoreUnavailable(f"there is no table {self._name} here")
-        return database.open_table(self._name)
+        return found
 
     def refresh(self) -> int:
         """Read the newest version from now on; gives it."""
@@ -55,11 +47,7 @@ class FollowedColdTable(ColdTable):
     """The cold table as a follower reads it: its newest version at each look, and never changed."""
 
     def _open(self, *, create: bool) -> lancedb.table.Table | None:
-        folder = local_folder(self._uri)
-        if folder is not None and not folder.exists():  # LanceDB would make it
-            return None
-        database = self._connected()
-        return database.open_table(self._name) if self._there(database) else None
+        return self._open_as_is()
 
     def _found(self, *, create: bool) -> lancedb.table.Table | None:
         found = super()._found(create=False)

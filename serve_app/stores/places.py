@@ -6,10 +6,9 @@ a whole. Nothing here takes part in the log's protocol: a running service may wr
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -18,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import obstore
 from obstore.exceptions import BaseError
 
-from serve_app.errors import NotFound, StorageFull, StoreUnavailable
-from serve_app.stores.durable import local_folder
+from serve_app.core import SECOND_US
+from serve_app.errors import NotFound, StoreUnavailable
+from serve_app.stores.durable import Fsync, local_folder, make_folders, replace_file, trouble
 from serve_app.stores.segments_object import open_object_store
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ WHOLE_BYTES = 8 << 20
 """Files of a bucket that are smaller are put in one request, and are in memory as a whole meanwhile."""
 
 TEMP_SUFFIX = ".tmp"
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Blob(NamedTuple):
@@ -77,7 +76,7 @@ def open_place(uri: str, options: Mapping[str, str]) -> Place:
 class DiskPlace:
     """`fsync` is an argument so that tests need not wait for the disk."""
 
-    def __init__(self, root: Path, fsync: Callable[[int], None] = os.fsync) -> None:
+    def __init__(self, root: Path, fsync: Fsync = os.fsync) -> None:
         self._root = root.resolve()
         self._fsync = fsync
 
@@ -100,19 +99,9 @@ class DiskPlace:
     def put(self, path: str, chunks: Iterable[bytes]) -> None:
         target = self._root / path
         temp = target.with_name(f".{target.name}.{os.getpid()}{TEMP_SUFFIX}")
-        try:
-            with _disk(path):
-                self._make(target.parent)
-                descriptor = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.writelines(chunks)
-                    file.flush()
-                    self._fsync(file.fileno())
-                temp.replace(target)
-                self._sync(target.parent)
-        finally:
-            with suppress(OSError):
-                temp.unlink(missing_ok=True)
+        with _disk(path):
+            make_folders(target.parent, 0o700, self._fsync)
+            replace_file(target, temp, chunks, self._fsync)
 
     def delete(self, paths: Sequence[str]) -> None:
         """Folders that are left empty go, too."""
@@ -129,19 +118,6 @@ class DiskPlace:
         with _disk(prefix), suppress(FileNotFoundError):
             shutil.rmtree(self._root / prefix)
 
-    def _make(self, folder: Path) -> None:
-        missing = [one for one in (folder, *folder.parents) if not one.exists()]
-        for one in reversed(missing):
-            one.mkdir(exist_ok=True, mode=0o700)
-            self._sync(one.parent)
-
-    def _sync(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
 
 class ObjectPlace:
     def __init__(self, store: ObjectStore) -> None:
@@ -152,7 +128,7 @@ class ObjectPlace:
         with _bucket(prefix):
             items = [item for page in obstore.list(self._store, prefix=folder) for item in page]
         return sorted(
-            Blob(item["path"], item["size"], int(item["last_modified"].timestamp() * 1_000_000)) for item in items
+            Blob(item["path"], item["size"], int(item["last_modified"].timestamp() * SECOND_US)) for item in items
         )
 
     def chunks(self, path: str) -> Iterator[bytes]:
@@ -198,8 +174,7 @@ def _disk(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise NotFound(f"{what} is not there") from error
     except OSError as error:
-        kind = StorageFull if error.errno in _FULL else StoreUnavailable
-        raise kind(f"{what}: {error.strerror or error}") from error
+        raise trouble(what, error) from error
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from serve_app.errors import StoreUnavailable
-from serve_app.stores.durable import trouble
+from serve_app.stores.durable import replace_file, trouble
 
 V = TypeVar("V")
 
@@ -94,23 +93,7 @@ def write_private(path: Path, text: str) -> None:
     """Replace a file as a whole, durably, readable by its owner only. Raises StorageFull, StoreUnavailable."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _replace(path, fresh, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, fresh, [text.encode()])
     except OSError as error:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
         raise trouble(f"{path.name} cannot be written", error) from error
-
-
-def _replace(path: Path, fresh: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -33,6 +33,9 @@ from serve_app.stores.segment import (
     segment_name,
 )
 
+HOLE_LOOKS = 2
+"""Times that a log with a hole is looked at before it is called damaged: a fold may have come in between."""
+
 
 class Damage(msgspec.Struct, frozen=True):
     """What is wrong with the log, and where. `entries_lost` is the most that can be lost; None where nobody knows."""

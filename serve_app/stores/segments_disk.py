@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serve_app.errors import NameTaken, NotFound, StoreUnavailable
-from serve_app.stores.durable import trouble
+from serve_app.stores.durable import Fsync, make_folders, sync_folder, trouble
 
 _TEMP_PREFIX, _TEMP_SUFFIX = ".", ".tmp"
 
@@ -32,7 +32,7 @@ class DiskCalls:
     """The system calls that change the folder. Tests hand in ones that fail, or that stop half-way."""
 
     write: Callable[[int, memoryview], int] = os.write
-    fsync: Callable[[int], None] = os.fsync
+    fsync: Fsync = os.fsync
     link: Callable[[Path, Path], None] = os.link
     rename: Callable[[Path, Path], None] = os.replace
     unlink: Callable[[Path], None] = os.unlink
@@ -83,7 +83,7 @@ class DiskSegments(DiskReader):
         self._mine = secrets.token_hex(8)
         self._temps = itertools.count()
         try:
-            self._make_folder()
+            make_folders(self._folder, fsync=calls.fsync)
             self._remove_leftovers()
         except OSError as error:
             raise trouble(str(self._folder), error) from error
@@ -105,7 +105,7 @@ class DiskSegments(DiskReader):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     self._calls.unlink(self._folder / name)
-            self._sync_folder(self._folder)
+            self._sync_folder()
         except OSError as error:
             raise trouble("delete", error) from error
 
@@ -116,20 +116,13 @@ class DiskSegments(DiskReader):
             self._write(temp, data)
             self._keep(name, keep_as)
             self._calls.rename(temp, self._folder / name)
-            self._sync_folder(self._folder)
+            self._sync_folder()
         except FileNotFoundError as error:
             raise NotFound(f"no segment {name}") from error
         except OSError as error:
             raise trouble(name, error) from error
         finally:
             self._discard(temp)
-
-    def _make_folder(self) -> None:
-        """Each new folder's own name is synced, too: a segment is not safer than the path to it."""
-        missing = [folder for folder in (self._folder, *self._folder.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(exist_ok=True)
-            self._sync_folder(folder.parent)
 
     def _remove_leftovers(self) -> None:
         for name in os.listdir(self._folder):
@@ -155,10 +148,10 @@ class DiskSegments(DiskReader):
             self._calls.link(temp, path)
         except FileExistsError:
             # Whoever is told that the name is taken may build on it: it must outlive a power cut, too.
-            self._sync_folder(self._folder)
+            self._sync_folder()
             raise
         try:
-            self._sync_folder(self._folder)
+            self._sync_folder()
         except OSError as error:
             self._withdraw(path, error)
             raise
@@ -175,12 +168,8 @@ class DiskSegments(DiskReader):
             self._calls.unlink(self._folder / keep_as)
         self._calls.link(self._folder / name, self._folder / keep_as)
 
-    def _sync_folder(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._calls.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def _sync_folder(self) -> None:
+        sync_folder(self._folder, self._calls.fsync)
 
     def _discard(self, temp: Path) -> None:
         # A leftover costs room and nothing else, and goes at the next start: no reason to fail a durable write.

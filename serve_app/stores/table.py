@@ -21,10 +21,11 @@ from lancedb.expr import col
 from lancedb.query import MatchQuery
 
 from serve_app.core import Turn
-from serve_app.errors import MemstrataError, StorageFull, StorageTrouble, StoreUnavailable
+from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.holding import Hold
 from serve_app.stores.ownership import OWNER, rows_of
+from serve_app.stores.parts import parts
 from serve_app.stores.rows import Row
 from serve_app.stores.table_files import LAG_ROWS, TableFiles
 from serve_app.stores.where import Where, every, of_kind, owned
@@ -48,15 +49,19 @@ VERSIONS_KEPT_FOR = datetime.timedelta(minutes=10)
 READ_ATTEMPTS = 4
 """A read is run again when a purge takes its files away; purges are seconds apart, so this many are never needed."""
 
+STORE_ERRORS = (RuntimeError, ValueError, OSError, pa.ArrowException)
+"""What LanceDB, its engine, Arrow and the system raise where a store does not answer or what it holds is damaged."""
+
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Every error of LanceDB becomes one of this project's: StorageFull or StoreUnavailable."""
+    """Every error of LanceDB becomes one of this project's: StorageFull or StoreUnavailable.
+
+    Others are defects, and stay what they are.
+    """
     try:
         yield
-    except MemstrataError:
-        raise
-    except Exception as error:
+    except STORE_ERRORS as error:
         if "No space left" in str(error) or "os error 28" in str(error):
             raise StorageFull("no room left for the tables") from error
         raise StoreUnavailable(f"the tables do not answer: {error}") from error
@@ -100,6 +105,14 @@ class LanceTable:
         if not {column for index in table.list_indices() for column in index.columns} >= INDEXED:
             _build_indexes(table)
         return table
+
+    def _open_as_is(self) -> lancedb.table.Table | None:
+        """The table with the columns and indexes that it has; None where there is none. Makes nothing."""
+        folder = local_folder(self._uri)
+        if folder is not None and not folder.exists():  # LanceDB would make it
+            return None
+        database = self._connected()
+        return database.open_table(self._name) if self._there(database) else None
 
     def _connected(self) -> lancedb.DBConnection:
         caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)
@@ -197,8 +210,8 @@ class LanceTable:
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
         """The turns with these seqs that are the owner's and whose content is in this table, oldest first."""
         wanted, found = sorted(set(seqs)), []
-        for start in range(0, len(wanted), KEYS_A_SCAN):
-            where = every(of_kind("turn"), col("seq").isin(wanted[start : start + KEYS_A_SCAN]))
+        for part in parts(wanted, KEYS_A_SCAN):
+            where = every(of_kind("turn"), col("seq").isin(part))
             found += self._scan_of(owner, self._holding(where), ["seq", "body"]).sort_by("seq")["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Turn) for body in found]
 
@@ -250,16 +263,16 @@ class LanceTable:
 
     def _read_patiently(self, query: Callable[[], T]) -> T:
         """Run a query; one whose files a purge takes away under its hands is run again on the new ones."""
-        for _ in range(READ_ATTEMPTS - 1):
-            steps = self._purge_steps
+        attempts = 0
+        while True:
+            attempts, steps = attempts + 1, self._purge_steps
             try:
                 with translated():
                     return query()
             except StoreUnavailable:
-                if steps == self._purge_steps and steps % 2 == 0:
+                undisturbed = steps == self._purge_steps and steps % 2 == 0
+                if undisturbed or attempts == READ_ATTEMPTS:
                     raise
-        with translated():
-            return query()
 
 
 def _build_indexes(table: lancedb.table.Table) -> None:

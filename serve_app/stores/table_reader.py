@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lancedb
 
-from serve_app.core import EmbeddingVersion
 from serve_app.errors import NotFound
-from serve_app.stores.durable import local_folder
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import WARM
 from serve_app.stores.table import translated
@@ -25,17 +23,11 @@ class TableReader(RecordTable):
 
     coldest = WARM
 
-    def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
-        folder = local_folder(uri)
-        if folder is not None and not folder.exists():  # LanceDB would make it
-            raise NotFound(f"there is no folder {folder}")
-        super().__init__(uri, name, version, options)
-
     def _open(self, *, create: bool) -> lancedb.table.Table:
-        database = self._connected()
-        if not self._there(database):
+        found = self._open_as_is()
+        if found is None:
             raise NotFound(f"there is no table {self._name} at {self._uri}")
-        return database.open_table(self._name)
+        return found
 
     def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """These columns of every row, a bounded number of rows at a time."""

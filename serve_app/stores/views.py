@@ -10,6 +10,8 @@ from datetime import date
 from functools import lru_cache
 from typing import Final
 
+from serve_app.core import SECOND_US
+
 TEMPLATE: Final = "{speaker} ({day} {month} {year}): {text}"
 
 MONTHS: Final = (
@@ -30,7 +32,7 @@ MONTHS: Final = (
 DAYS_REMEMBERED_MAX: Final = 1_024
 """Turns come by the thousand a day: how a day is written is worked out once."""
 
-_MINUTE_US: Final = 60 * 1_000_000
+_MINUTE_US: Final = 60 * SECOND_US
 _DAY_US: Final = 24 * 60 * _MINUTE_US
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal()
@@ -42,13 +44,11 @@ def contextual_text(speaker: str | None, role: str, created_at_us: int, offset_m
     return f"{speaker or role} ({_written_day(_day(created_at_us, offset_minutes))}): {text}"
 
 
-def local_date(at_us: int, offset_minutes: int) -> date:
-    """The day on the sender's calendar; instants beyond the years 1 to 9999 give the nearest day in them."""
-    return date.fromordinal(_day(at_us, offset_minutes))
-
-
 def day_number(at_us: int, offset_minutes: int) -> int:
-    """The same day as one integer, 20230508: what `fuse` compares with a date named in a query."""
+    """The day on the sender's calendar as one integer, 20230508: what `fuse` compares with a date named in a query.
+
+    Instants beyond the years 1 to 9999 give the nearest day in them.
+    """
     return _numbered_day(_day(at_us, offset_minutes))
 
 

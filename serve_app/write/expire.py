@@ -16,6 +16,7 @@ from serve_app.errors import Overloaded
 from serve_app.records import FactGone, FactPut, Record, SummaryGone, SummaryPut, TurnGone, TurnPut
 from serve_app.stores import where
 from serve_app.stores.block import FACT_VERSIONS_MAX, Block
+from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import Due
 from serve_app.stores.where import every
 from serve_app.write.commit import Draft, Operation, ShardWriter
@@ -95,15 +96,12 @@ def _due_in_tail(tail: Iterable[Record], now: int) -> Iterator[Due]:
 
 def _operations(due: Iterable[Due], folded_seq: int) -> Iterator[Expire]:
     """One for each owner as a rule: after the first, a user has to be loaded for the next one."""
-    of_owners: dict[str, list[Due]] = {}
-    for one in due:
-        of_owners.setdefault(one.owner, []).append(one)
-    for owner, those in of_owners.items():
+    for owner, those in grouped((one.owner, one) for one in due).items():
         turns = list(dict.fromkeys(one.seq for one in those if one.kind == "turn"))
         statements = [one for one in those if one.kind != "turn"]
         yield Expire(owner, turns[:TURNS_AN_OPERATION], statements, folded_seq)
-        for start in range(TURNS_AN_OPERATION, len(turns), TURNS_AN_OPERATION):
-            yield Expire(owner, turns[start : start + TURNS_AN_OPERATION], (), folded_seq)
+        for part in parts(turns[TURNS_AN_OPERATION:], TURNS_AN_OPERATION):
+            yield Expire(owner, part, (), folded_seq)
 
 
 class Expire(Operation):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from serve_app.core import Fact
+from serve_app.core import SECOND_US, Fact
 from serve_app.errors import NotFound
 from serve_app.records import FactGone, FactPut
 from serve_app.write.commit import Draft, Operation
-from serve_app.write.operations import MICROSECONDS
 
 
 class PutFact(Operation):
@@ -27,7 +26,7 @@ class PutFact(Operation):
         self.entity_class, self.life_s, self.expires_at = entity_class, life_s, expires_at
 
     def prepare(self, draft: Draft) -> Fact:
-        expires_at = None if self.life_s is None else draft.now + self.life_s * MICROSECONDS
+        expires_at = None if self.life_s is None else draft.now + self.life_s * SECOND_US
         if self.expires_at is not UNSET:
             expires_at = self.expires_at
         fact = Fact(self.key, self.value, draft.seq(), draft.now, self.entity_class, expires_at)

@@ -34,6 +34,7 @@ from serve_app.stores import where
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import turn_text
+from serve_app.stores.parts import parts
 from serve_app.stores.rows import COLD, HOT, Row, cold_mark, pseudonym, turn_row
 from serve_app.stores.terms import index_terms
 from serve_app.stores.where import Where, every
@@ -50,9 +51,7 @@ MARK_PART = 1
 
 def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
     """Bring the shard's table up to the newest durable record; gives that seq."""
-    tail = shard.tail()
-    for start in range(0, len(tail), records_max):
-        piece = tail[start : start + records_max]
+    for piece in parts(shard.tail(), records_max):
         planned = FoldPlan(shard.version)
         for record in piece:
             planned.take(record)
@@ -82,8 +81,8 @@ class FoldPlan:
         if removed:
             self._put(cold_mark(folded_seq))
         deletions = [*self.deletions, *self.moves.chunks_gone()]
-        for start in range(0, len(deletions), DELETIONS_A_COMMIT):
-            table.delete(reduce(where.either, deletions[start : start + DELETIONS_A_COMMIT]))
+        for part in parts(deletions, DELETIONS_A_COMMIT):
+            table.delete(reduce(where.either, part))
         stored = table.rows(sorted({*self.vectors, *(seq * ROWS_PER_TURN_MAX for seq in self.moves.changed)}))
         changed = {row.row: row for row in filter(None, map(self._with_vector, stored))}
         changed |= self.moves.moved(moving, changed)

@@ -21,13 +21,11 @@ from serve_app.errors import MemstrataError, StoreUnavailable
 from serve_app.records import Record, decode_record
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.lance_followed import FollowedTable
+from serve_app.stores.replay import HOLE_LOOKS
 from serve_app.stores.segment import Entry
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
-
-HOLE_LOOKS = 2
-"""Times that a log with a hole is looked at before it is called damaged: a fold may have come in between."""
 
 JUDGE_AGAIN_S = 5.0
 """Pause before a log that is damaged here is read again as a whole."""

@@ -1,4 +1,5 @@
-"""Maintenance of all shards by one thread: fold, drop folded segments, purge what was erased, close erasures.
+"""Maintenance of all shards by one thread: fold, drop folded segments, purge what was erased, close erasures, and the
+duties that others bring. A shard that could not be taken over is tried again.
 
 Nothing here is on a request's path. Trouble with a store is kept for `/readyz` and tried again at
 the next round; the log holds what could not be folded.
@@ -38,7 +39,11 @@ NO_WRITES = "this shard takes no writes here, and so no maintenance"
 
 
 class FoldOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When the tail of a shard's log is folded into its table: whichever comes first."""
+    """How often a shard is looked at, and what is done then.
+
+    Its tail is folded at so many records or segments, or at this age of it, whichever comes first; erased bytes leave
+    the files, and the `Expirer` removes what has expired, no more often than their periods say.
+    """
 
     records: int = 2_000
     segments: int = 1_000

@@ -12,17 +12,16 @@ import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from serve_app.core import Owner, Turn
+from serve_app.core import NEVER, SECOND_US, Owner, Turn
 from serve_app.policies import LifecyclePolicy, Policies
 from serve_app.ports import Vectors
 from serve_app.records import Hits, TurnsMoved
 from serve_app.stores.lance import Age
+from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import COLD, HOT, WARM
 from serve_app.write.commit import Draft, Operation, ShardWriter
 from serve_app.write.hits import Noted, hits_of
 from serve_app.write.shard import Shard
-
-MICROSECONDS = 1_000_000
 
 DEMOTE_EVERY_S = 600.0
 """Ages are days: a look at them now and then is enough."""
@@ -35,8 +34,6 @@ TURNS_A_PART = 2_000
 
 OWNERS_REMEMBERED_MAX = 100_000
 """Owners of whom it is remembered when a look is worth while; beyond it all are forgotten and looked at again."""
-
-NEVER = 1 << 62
 
 MOVED_A_RECORD = 500
 """Turns that one record moves."""
@@ -69,7 +66,7 @@ class MoveTurns(Operation):
         return len(going)
 
 
-class Limits(NamedTuple):
+class PolicyNow(NamedTuple):
     """A tenant's policy at one moment."""
 
     policy: LifecyclePolicy
@@ -85,7 +82,7 @@ class Limits(NamedTuple):
 
     def _ends(self, alive_at: int) -> list[tuple[int, int]]:
         lives = (WARM, self.policy.warm_after_s), (COLD, self.policy.cold_after_s)
-        return [(tier, alive_at + seconds * MICROSECONDS) for tier, seconds in lives if seconds is not None]
+        return [(tier, alive_at + seconds * SECOND_US) for tier, seconds in lives if seconds is not None]
 
 
 class Seen(NamedTuple):
@@ -125,29 +122,27 @@ class Demote:
                 break
         return bool(owners)
 
-    def _limits(self, owner: str) -> Limits:
-        return Limits(self._policies.of(Owner.from_key(owner).tenant, LifecyclePolicy), self._clock())
+    def _in_force(self, owner: str) -> PolicyNow:
+        return PolicyNow(self._policies.of(Owner.from_key(owner).tenant, LifecyclePolicy), self._clock())
 
     def _candidates(self, shard: Shard) -> list[str]:
         """Owners with a turn that came long enough ago to be in a colder tier than it is in, and that may be due."""
         found: set[str] = set()
         for (owner, tier), came in shard.table.oldest().items():
-            bounds = self._limits(owner)
-            policy, due_at = self._due.get(owner, (bounds.policy, 0))
-            if bounds.tier(came) > tier and (due_at <= bounds.now or policy != bounds.policy):
+            in_force = self._in_force(owner)
+            policy, due_at = self._due.get(owner, (in_force.policy, 0))
+            if in_force.tier(came) > tier and (due_at <= in_force.now or policy != in_force.policy):
                 found.add(owner)
         return sorted(found)
 
     def _tend_owner(self, writer: ShardWriter, owner: str) -> int:
-        shard, bounds = writer.shard, self._limits(owner)
+        shard, in_force = writer.shard, self._in_force(owner)
         alive = _last_alive(shard, owner, self._noted[shard.number])
-        sessions: dict[str, list[Age]] = {}
-        for age in shard.table.ages(owner):
-            sessions.setdefault(age.session, []).append(age)
-        seen = [self._tend_session(writer, owner, name, ages, alive, bounds) for name, ages in sessions.items()]
+        sessions = grouped((age.session, age) for age in shard.table.ages(owner))
+        seen = [self._tend_session(writer, owner, name, ages, alive, in_force) for name, ages in sessions.items()]
         if len(self._due) > OWNERS_REMEMBERED_MAX:
             self._due.clear()
-        self._due[owner] = bounds.policy, min((one.due_at for one in seen), default=0)
+        self._due[owner] = in_force.policy, min((one.due_at for one in seen), default=0)
         return sum(one.moved for one in seen)
 
     def _tend_session(
@@ -157,10 +152,10 @@ class Demote:
         session: str,
         ages: Sequence[Age],
         alive: Mapping[int, int],
-        bounds: Limits,
+        in_force: PolicyNow,
     ) -> Seen:
-        if not any(bounds.tier(age.arrived_at) > age.tier for age in ages):
-            return Seen(0, min(bounds.due_at(age.arrived_at, age.tier) for age in ages))
+        if not any(in_force.tier(age.arrived_at) > age.tier for age in ages):
+            return Seen(0, min(in_force.due_at(age.arrived_at, age.tier) for age in ages))
         index = writer.shard.block(owner).sessions.get(session)
         if index is None or index.seqs[-1] < ages[-1].seq:
             return Seen(0, 0)  # erased meanwhile
@@ -168,13 +163,13 @@ class Demote:
         growing = any(seq in unfolded for seq in index.seqs[bisect.bisect_right(index.seqs, ages[-1].seq) :])
         going: dict[int, list[int]] = {WARM: [], COLD: []}
         due_at = NEVER
-        topics = self._topics(writer.shard, owner, ages, alive, bounds, list(index.seqs), growing)
+        topics = self._topics(writer.shard, owner, ages, alive, in_force, list(index.seqs), growing)
         for topic in topics:
             alive_at = _alive_at(topic, alive)
-            tier = bounds.tier(alive_at)
+            tier = in_force.tier(alive_at)
             if tier != HOT:
                 going[tier] += [age.seq for age in topic if age.tier < tier]
-            due_at = min(due_at, bounds.due_at(alive_at, max(tier, min(age.tier for age in topic))))
+            due_at = min(due_at, in_force.due_at(alive_at, max(tier, min(age.tier for age in topic))))
         planned = sum(map(len, going.values()))
         if going[COLD] and not writer.shard.cold.answers():
             going[COLD] = []  # a fold waits for the cold store: nothing is sent to one that does not answer
@@ -186,9 +181,9 @@ class Demote:
         self, writer: ShardWriter, owner: str, session: str, going: Mapping[int, Sequence[int]], last_seq: int
     ) -> int:
         moves = [
-            MoveTurns(owner, session, tier, seqs[start : start + MOVED_A_RECORD], last_seq)
+            MoveTurns(owner, session, tier, part, last_seq)
             for tier, seqs in going.items()
-            for start in range(0, len(seqs), MOVED_A_RECORD)
+            for part in parts(seqs, MOVED_A_RECORD)
         ]
         return sum(writer.submit(move).result()[0] for move in moves)
 
@@ -198,7 +193,7 @@ class Demote:
         owner: str,
         ages: Sequence[Age],
         alive: Mapping[int, int],
-        bounds: Limits,
+        in_force: PolicyNow,
         seqs: Sequence[int],
         growing: bool,
     ) -> list[Sequence[Age]]:
@@ -207,7 +202,7 @@ class Demote:
         Cold turns lie between two topics. Of a session that is `growing`, in turns that are not folded yet, the last
         topic is not among them.
         """
-        if not growing and bounds.tier(_alive_at(ages, alive)) == COLD:
+        if not growing and in_force.tier(_alive_at(ages, alive)) == COLD:
             return [ages]
         found: list[Sequence[Age]] = []
         for run in _runs(ages, seqs):

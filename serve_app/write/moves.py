@@ -17,6 +17,7 @@ from serve_app.records import TurnsMoved
 from serve_app.stores import where
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.lance import RecordTable
+from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import COLD, HOT, WARM, Row, stub_of
 from serve_app.stores.where import Where, every
 
@@ -79,9 +80,7 @@ class Moves:
 
     def stored(self, table: RecordTable) -> list[Row]:
         """The warm rows of the turns that move, as they stand; of those that are cold already, none."""
-        of_owners: dict[str, list[int]] = {}
-        for seq, move in self._moves.items():
-            of_owners.setdefault(move.owner, []).append(seq)
+        of_owners = grouped((move.owner, seq) for seq, move in self._moves.items())
         rows = [row for owner, seqs in of_owners.items() for row in table.whole(owner, seqs)]
         return [row for row in rows if row.tier != COLD]
 
@@ -91,8 +90,7 @@ class Moves:
         if going:
             cold.keep(going)
         removed = False
-        for start in range(0, len(self._forgotten), DELETIONS_A_COMMIT):
-            part = self._forgotten[start : start + DELETIONS_A_COMMIT]
+        for part in parts(self._forgotten, DELETIONS_A_COMMIT):
             rows = reduce(where.either, [one.rows for one in part])
             if table.any_stub(rows) or any(one.owner in self._cold_owners for one in part):
                 cold.forget(rows)
@@ -101,10 +99,7 @@ class Moves:
 
     def chunks_gone(self) -> list[Where]:
         """The further vectors of turns that go cold."""
-        of_owners: dict[str, list[int]] = {}
-        for seq, move in self._moves.items():
-            if move.tier == COLD:
-                of_owners.setdefault(move.owner, []).append(seq)
+        of_owners = grouped((move.owner, seq) for seq, move in self._moves.items() if move.tier == COLD)
         return [
             every(where.owned(owner), where.of_kind("chunk"), where.of_seqs(seqs)) for owner, seqs in of_owners.items()
         ]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from serve_app import paths
-from serve_app.core import FieldExpiry, ToolCall, Turn
+from serve_app.core import SECOND_US, FieldExpiry, ToolCall, Turn
 from serve_app.errors import InvalidRequest, NotFound, QuotaExceeded
 from serve_app.records import (
     SessionGone,
@@ -24,8 +24,6 @@ from serve_app.records import (
 from serve_app.stores.block import Block
 from serve_app.stores.rows import Stub, said
 from serve_app.write.commit import Draft, Operation
-
-MICROSECONDS = 1_000_000
 
 WEIGHT_BYTES = 16_384
 """A turn weighs one more for each so many bytes, so that the queue is bounded in memory, too."""
@@ -72,13 +70,13 @@ class NewTurn(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, field_lives=tuple(lives))
 
     def expires_at(self, created_at: int) -> int | None:
-        return None if self.ttl_seconds is None else created_at + self.ttl_seconds * MICROSECONDS
+        return None if self.ttl_seconds is None else created_at + self.ttl_seconds * SECOND_US
 
     def fields_expire(self, created_at: int) -> tuple[FieldExpiry, ...]:
         """When each of its fields expires, once all entity classes have been looked up."""
         if not self.field_lives:
             return ()
-        ends = [FieldExpiry(created_at + _seconds(one.life) * MICROSECONDS, one.path) for one in self.field_lives]
+        ends = [FieldExpiry(created_at + _seconds(one.life) * SECOND_US, one.path) for one in self.field_lives]
         return tuple(sorted(ends))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from serve_app.backup.catalogue import Catalogue, Finished
 from serve_app.backup.manifest import Begun, Kind
-from serve_app.backup.plan import TAKEN_UP_WITHIN_S, US, due, plan
+from serve_app.backup.plan import TAKEN_UP_WITHIN_S, due, plan
+from serve_app.core import SECOND_US
 from serve_app.policies import BackupPolicy
 
 POLICY = BackupPolicy(uri="x", full_every_s=100, incremental_every_s=10, keep_s=250)
@@ -15,11 +16,11 @@ POLICY = BackupPolicy(uri="x", full_every_s=100, incremental_every_s=10, keep_s=
 
 def begun(name: str, at_s: int, base: str | None = None) -> Begun:
     kind: Kind = "full" if base is None else "incremental"
-    return Begun(name, kind, base, "store", at_s * US)
+    return Begun(name, kind, base, "store", at_s * SECOND_US)
 
 
 def done(name: str, at_s: int, base: str | None = None, needs: Sequence[str] = ()) -> Finished:
-    return Finished(begun(name, at_s, base), (at_s + 1) * US, 0, 0, frozenset(needs), (0, 0))
+    return Finished(begun(name, at_s, base), (at_s + 1) * SECOND_US, 0, 0, frozenset(needs), (0, 0))
 
 
 def chains() -> Catalogue:
@@ -32,7 +33,7 @@ def chains() -> Catalogue:
 def test_first_a_full_backup_then_incremental_ones_until_the_next_full_one() -> None:
     assert due(Catalogue(), POLICY, 0) == "full"
     found = Catalogue((done("a", 0),))
-    assert [due(found, POLICY, at * US) for at in (0, 9, 10, 99, 100)] == [
+    assert [due(found, POLICY, at * SECOND_US) for at in (0, 9, 10, 99, 100)] == [
         None,
         None,
         "incremental",
@@ -40,30 +41,30 @@ def test_first_a_full_backup_then_incremental_ones_until_the_next_full_one() -> 
         "full",
     ]
     later = Catalogue((done("a", 0), done("a1", 90, "a")))
-    assert [due(later, POLICY, at * US) for at in (99, 100)] == [None, "full"]
+    assert [due(later, POLICY, at * SECOND_US) for at in (99, 100)] == [None, "full"]
 
 
 def test_an_incremental_backup_stands_on_the_newest_one_and_is_full_without_any() -> None:
-    first = plan(Catalogue(), "incremental", "store", US)
+    first = plan(Catalogue(), "incremental", "store", SECOND_US)
     assert (first.begun.kind, first.begun.base, first.base) == ("full", None, None)
-    next_one = plan(chains(), "incremental", "store", 105 * US)
+    next_one = plan(chains(), "incremental", "store", 105 * SECOND_US)
     assert (next_one.begun.kind, next_one.begun.base) == ("incremental", "b")
-    assert plan(chains(), "full", "store", 105 * US).begun.base is None
+    assert plan(chains(), "full", "store", 105 * SECOND_US).begun.base is None
 
 
 def test_an_unfinished_backup_of_the_same_kind_is_taken_up_and_any_other_is_left_over() -> None:
     found = Catalogue(chains().finished, (begun("old", 1), begun("i", 101, "a"), begun("f", 102)))
-    taken = plan(found, "full", "store", 103 * US)
+    taken = plan(found, "full", "store", 103 * SECOND_US)
     assert (taken.begun.id, taken.leftovers) == ("f", ["old", "i"])
-    other = plan(found, "incremental", "store", 103 * US)
+    other = plan(found, "incremental", "store", 103 * SECOND_US)
     assert other.begun.id not in {"old", "i", "f"}
     assert other.leftovers == ["old", "i", "f"]
-    late = plan(found, "full", "store", (102 + TAKEN_UP_WITHIN_S) * US)
+    late = plan(found, "full", "store", (102 + TAKEN_UP_WITHIN_S) * SECOND_US)
     assert late.leftovers == ["old", "i", "f"]
 
 
 def expired(found: Catalogue, at_s: int, **more: Any) -> list[str]:
-    return found.expired(at_s * US, POLICY.keep_s)
+    return found.expired(at_s * SECOND_US, POLICY.keep_s)
 
 
 def test_a_chain_expires_as_a_whole_after_its_full_backup_and_the_newest_never() -> None:
@@ -71,7 +72,7 @@ def test_a_chain_expires_as_a_whole_after_its_full_backup_and_the_newest_never()
     assert expired(found, 250) == []
     assert expired(found, 251) == ["a2", "a1", "a"]
     assert expired(found, 10_000) == ["a2", "a1", "a"]
-    assert {found.expires_at(one, 250) for one in found.finished[:3]} == {251 * US}
+    assert {found.expires_at(one, 250) for one in found.finished[:3]} == {251 * SECOND_US}
 
 
 def test_what_a_living_backup_needs_does_not_expire() -> None:

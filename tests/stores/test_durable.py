@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.stores.durable import CLOCK_SLACK_NS, SyncedFolder, local_folder
+from serve_app.stores.durable import CLOCK_SLACK_NS, SyncedFolder, local_folder, replace_file
 
 
 def aged(path: Path, seconds: float) -> None:
@@ -43,3 +43,16 @@ def test_folder_of_a_uri() -> None:
     assert local_folder("/data/tables") == Path("/data/tables")
     assert local_folder("file:///data/a%20b") == Path("/data/a b")
     assert local_folder("s3://bucket/tables") is None
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path, fresh = tmp_path / "file", tmp_path / ".file.new"
+    replace_file(path, fresh, [b"o", b"ld"])
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    def failing(descriptor: int) -> None:
+        raise OSError("no fsync")
+
+    with pytest.raises(OSError, match="no fsync"):
+        replace_file(path, fresh, [b"new"], failing)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {"file": b"old"}
