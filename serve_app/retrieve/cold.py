@@ -61,5 +61,5 @@ def _admitted(block: Block, question: Question, turn: Turn) -> bool:
         and block.moved.is_cold(turn.seq)
         and (question.as_of is None or turn.seq <= question.as_of)
         and not turn.expired(question.now)
-        and question.filters.admit(turn, question.now)
+        and question.filters.admit(turn, question.now, question.work)
     )
