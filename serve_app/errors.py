@@ -12,6 +12,7 @@ MemstrataError
 ├── Overloaded              a bound is reached; try again after `retry_after_s`
 ├── RateLimited             this key or tenant asks too much at once; others are served
 ├── QuotaExceeded           this user or tenant holds as much as it may
+├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
@@ -26,6 +27,7 @@ MemstrataError
 from __future__ import annotations
 
 __all__ = [
+    "DeadlinePassed",
     "EncoderUnavailable",
     "Fenced",
     "Forbidden",
@@ -105,6 +107,11 @@ class RateLimited(MemstrataError):
 class QuotaExceeded(MemstrataError):
     code = "quota_exceeded"
     retry_after_s = 60.0
+
+
+class DeadlinePassed(MemstrataError):
+    code = "deadline_passed"
+    retry_after_s = 1.0
 
 
 class EncoderUnavailable(MemstrataError):

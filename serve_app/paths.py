@@ -90,8 +90,12 @@ def written_step(step: Step) -> str:
     return "['" + _TO_ESCAPE.sub(lambda match: "\\" + match[0], step) + "']"
 
 
-def values(data: Any, steps: Steps) -> list[Any]:
-    """What the path names in this document, in its order."""
+def _free(values: int) -> None:
+    """Nobody counts."""
+
+
+def values(data: Any, steps: Steps, spend: Callable[[int], None] = _free) -> list[Any]:
+    """What the path names in this document, in its order. `spend` hears how many values each step comes to."""
     found = [data]
     for step in steps:
         if isinstance(step, str):
@@ -100,26 +104,40 @@ def values(data: Any, steps: Steps) -> list[Any]:
             found = [inner for value in found if isinstance(value, list) for inner in value]
         else:
             found = [value[step] for value in found if isinstance(value, list) and step < len(value)]
+        spend(len(found))
     return found
 
 
-def places(data: Any, steps: Steps) -> Iterator[Place]:
-    """The same, with where each value stands."""
-    found: Iterable[Place] = (Place("$", (), data),)
-    for step in steps:
-        found = [inner for place in found for inner in _inside(place, step)]
-    yield from found
+def _any(value: Any) -> bool:
+    return True
 
 
-def _inside(place: Place, step: Step) -> Iterator[Place]:
+def places(data: Any, steps: Steps, test: Callable[[Any], bool] = _any) -> Iterator[Place]:
+    """Those of them that pass the test, with where each stands; one after the other, as they are taken."""
+    found: Iterator[Place] = iter((Place("$", (), data),))
+    if not steps:
+        yield from (place for place in found if test(place.value))
+        return
+    for step in steps[:-1]:
+        found = _each_inside(found, step)
+    yield from _each_inside(found, steps[-1], test)
+
+
+def _each_inside(places: Iterable[Place], step: Step, test: Callable[[Any], bool] = _any) -> Iterator[Place]:
+    for place in places:
+        yield from _inside(place, step, test)
+
+
+def _inside(place: Place, step: Step, test: Callable[[Any], bool]) -> Iterator[Place]:
     value = place.value
     if isinstance(step, str):
-        if isinstance(value, dict) and step in value:
+        if isinstance(value, dict) and step in value and test(value[step]):
             position = (*place.position, list(value).index(step))
             yield Place(place.path + written_step(step), position, value[step])
     elif isinstance(value, list):
         for index in range(len(value)) if step == EACH else range(step, min(step + 1, len(value))):
-            yield Place(f"{place.path}[{index}]", (*place.position, index), value[index])
+            if test(value[index]):
+                yield Place(f"{place.path}[{index}]", (*place.position, index), value[index])
 
 
 # ---- documents

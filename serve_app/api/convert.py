@@ -12,7 +12,7 @@ from serve_app.api.times import parse_time
 from serve_app.core import Receipt, ToolCall, Turn
 from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
 from serve_app.paths import same, steps_of, values
-from serve_app.retrieve.conditions import condition
+from serve_app.retrieve.conditions import cheapest_first, condition
 from serve_app.retrieve.filters import Filters
 from serve_app.write.operations import FieldLife, NewTurn
 
@@ -122,7 +122,7 @@ def filters(given: FiltersIn | None, session: str | None) -> Filters:
         end=None if given.to is None else parse_time(given.to, "filters.to")[0],
         tool_name=given.tool_name,
         metadata=given.metadata or {},
-        data=tuple(condition(one.path, one.op, one.value) for one in given.data or ()),
+        data=cheapest_first([condition(one.path, one.op, one.value) for one in given.data or ()]),
     )
 
 

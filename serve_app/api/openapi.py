@@ -14,6 +14,7 @@ from serve_app.api.problems import STATUS_OF_CODE, TITLES, Problem
 from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import OF_SERVICE, OF_TENANT
 from serve_app.retrieve.conditions import CONDITIONS_MAX
+from serve_app.retrieve.work import LOOKED_AT_MAX
 
 Bodies = tuple[type, ...]
 """The shapes of which a body has one."""
@@ -89,6 +90,7 @@ LIMITS = {
     "page_turns": schemas.PAGE_TURNS_MAX,
     "page_users": schemas.PAGE_USERS_MAX,
     "conditions": CONDITIONS_MAX,
+    "data_values_looked_at": LOOKED_AT_MAX,
     "path_characters": PATH_CHARACTERS_MAX,
     "field_ttls": schemas.FIELD_TTLS_MAX,
 }

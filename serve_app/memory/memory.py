@@ -43,6 +43,7 @@ from serve_app.policies import Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.work import Work
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Operation, ShardWriter
@@ -273,6 +274,7 @@ class Memory:
             now=now,
             filters=request.filters,
             tiers=request.tiers,
+            work=Work(None if request.deadline_s is None else started + request.deadline_s),
         )
         asked = (request.query, question, vector, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, Literal
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -19,7 +20,9 @@ from serve_app import paths
 from serve_app.core import Turn
 from serve_app.errors import InvalidRequest
 from serve_app.kept import Entry, Kept
-from serve_app.paths import Place, Steps, same
+from serve_app.paths import EACH, Place, Steps
+from serve_app.retrieve.members import Members
+from serve_app.retrieve.work import CHARACTERS_A_VALUE, Work
 
 Op = Literal[
     "eq",
@@ -50,12 +53,20 @@ PARSED_CHARACTERS_MAX: Final = 2_048
 """Turns whose data stay parsed, twice at most, and how long they may be: as many as one user has in memory. Of usual
 results some tens of megabytes in all; longer ones are parsed each time."""
 
-_DECIMAL: Final = re.compile(r"[+-]?(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?")
+_DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DIGITS_MAX: Final = 4_096
 """A longer text is not taken for a number."""
 
 Number = int | Decimal
 Test = Callable[[Any], bool]
+Looks = Callable[[Any], int]
+
+
+class Prepared(NamedTuple):
+    """What an operator makes of the value it is given, once; `looks` where a test may look into what it is shown."""
+
+    test: Test
+    looks: Looks | None = None
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -66,33 +77,52 @@ class Condition(msgspec.Struct, frozen=True):
     wanted: Any
     steps: Steps
     test: Test
+    looks: Looks | None = None
 
-    def holds(self, data: Any) -> bool:
-        return any(map(self.test, paths.values(data, self.steps)))
+    def holds(self, data: Any, work: Work) -> bool:
+        return any(map(self.test, self._named(data, work)))
 
-    def matches(self, data: Any) -> list[Place]:
-        return [place for place in paths.places(data, self.steps) if self.test(place.value)]
+    def matches(self, data: Any, work: Work) -> Iterator[Place]:
+        """In the order of the document, no more than are told: the first of all are among the first of each."""
+        self._named(data, work)
+        return islice(paths.places(data, self.steps, self.test), MATCHED_PATHS_MAX)
+
+    def _named(self, data: Any, work: Work) -> list[Any]:
+        named = paths.values(data, self.steps, work.spend)
+        if self.looks is not None:
+            work.spend(sum(map(self.looks, named)))
+        return named
 
 
 def condition(path: str, op: Op, wanted: Any) -> Condition:
     """Raises InvalidRequest where the path cannot be read, or the operator cannot use the value."""
-    return Condition(path, op, wanted, paths.steps_of(path), _TESTS[op](op, exactly(wanted)))
+    return Condition(path, op, wanted, paths.steps_of(path), *_TESTS[op](op, exactly(wanted)))
 
 
-def hold(conditions: Sequence[Condition], turn: Turn) -> bool:
-    """Whether all of them hold for the data of this turn."""
+def cheapest_first(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
+    """All must hold, so that the first that does not spares the others: one value before many."""
+    return tuple(sorted(conditions, key=lambda one: (one.steps.count(EACH), one.looks is not None, one.op in _READING)))
+
+
+def hold(conditions: Sequence[Condition], turn: Turn, work: Work) -> bool:
+    """Whether all of them hold for the data of this turn. Raises what `Work.spend` raises."""
     if turn.data is None:
         return False
-    data = _data_of(turn)
-    return all(one.holds(data) for one in conditions)
+    data, texts = _data_of(turn, work), len(turn.data) // CHARACTERS_A_VALUE
+    for one in conditions:
+        work.spend(1 + texts)
+        if not one.holds(data, work):
+            return False
+    return True
 
 
-def matched_paths(conditions: Sequence[Condition], turn: Turn) -> tuple[str, ...]:
-    """Where the data meet any of them, in the order of the document."""
+def matched_paths(conditions: Sequence[Condition], turn: Turn, work: Work) -> tuple[str, ...]:
+    """Where the data meet any of them, in the order of the document. Raises what `Work.spend` raises."""
     if turn.data is None:
         return ()
-    data = _data_of(turn)
-    found = {place.position: place.path for one in conditions for place in one.matches(data)}
+    data = _data_of(turn, work)
+    work.spend(len(conditions) * (1 + len(turn.data) // CHARACTERS_A_VALUE))
+    found = {place.position: place.path for one in conditions for place in one.matches(data, work)}
     return tuple(found[position] for position in sorted(found)[:MATCHED_PATHS_MAX])
 
 
@@ -110,8 +140,9 @@ class _Parsed(Entry[Turn]):
 _kept: Final[Kept[Turn, _Parsed]] = Kept(_Parsed, PARSED_A_GENERATION)
 
 
-def _data_of(turn: Turn) -> Any:
+def _data_of(turn: Turn, work: Work) -> Any:
     data = turn.data or b"null"
+    work.spend(len(data) // CHARACTERS_A_VALUE)
     return paths.parsed(data) if len(data) > PARSED_CHARACTERS_MAX else _kept.of(turn).value
 
 
@@ -159,18 +190,21 @@ def instant(value: Any) -> datetime | None:
 # ---- operators
 
 
-def _equal(op: Op, wanted: Any) -> Test:
-    return lambda value: same(value, wanted)
+def _equal(op: Op, wanted: Any) -> Prepared:
+    members = Members([wanted])
+    return Prepared(members.has, members.looks if members.deep else None)
 
 
-def _unequal(op: Op, wanted: Any) -> Test:
-    return lambda value: not same(value, wanted)
+def _unequal(op: Op, wanted: Any) -> Prepared:
+    has, looks = _equal(op, wanted)
+    return Prepared(lambda value: not has(value), looks)
 
 
-def _one_of(op: Op, wanted: Any) -> Test:
+def _one_of(op: Op, wanted: Any) -> Prepared:
     if not isinstance(wanted, list) or len(wanted) > VALUES_MAX:
         raise InvalidRequest(f"filters.data: {op} takes a list of at most {VALUES_MAX} values")
-    return lambda value: any(same(value, one) for one in wanted)
+    members = Members(wanted)
+    return Prepared(members.has, members.looks if members.deep else None)
 
 
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -184,33 +218,45 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _compared(op: Op, wanted: Any) -> Test:
+def _compared(op: Op, wanted: Any) -> Prepared:
     limit, order = number(wanted), _ORDERS[op]
     if limit is None:
         raise InvalidRequest(f"filters.data: {op} takes a number, or a text that is a plain decimal")
-    return lambda value: (read := number(value)) is not None and order(read, limit)
+
+    def test(value: Any) -> bool:
+        read = value if type(value) is int else number(value)
+        return read is not None and order(read, limit)
+
+    return Prepared(test)
 
 
-def _timed(op: Op, wanted: Any) -> Test:
+def _timed(op: Op, wanted: Any) -> Prepared:
     limit, order = instant(wanted), _ORDERS[op]
     if limit is None:
         raise InvalidRequest(f"filters.data: {op} takes a time with its offset, like 2024-05-06T07:08:09+02:00")
-    return lambda value: (read := instant(value)) is not None and order(read, limit)
+    return Prepared(lambda value: (read := instant(value)) is not None and order(read, limit))
 
 
-def _containing(op: Op, wanted: Any) -> Test:
+def _containing(op: Op, wanted: Any) -> Prepared:
+    members = Members([wanted])
+
     def test(value: Any) -> bool:
         if isinstance(value, list):
-            return any(same(one, wanted) for one in value)
+            return any(map(members.has, value))
         return isinstance(value, str) and isinstance(wanted, str) and wanted in value
 
-    return test
+    def looks(value: Any) -> int:
+        if not isinstance(value, list):
+            return 0
+        return len(value) + (sum(map(members.looks, value)) if members.deep else 0)
+
+    return Prepared(test, looks)
 
 
-def _starting(op: Op, wanted: Any) -> Test:
+def _starting(op: Op, wanted: Any) -> Prepared:
     if not isinstance(wanted, str):
         raise InvalidRequest(f"filters.data: {op} takes a text")
-    return lambda value: isinstance(value, str) and value.startswith(wanted)
+    return Prepared(lambda value: isinstance(value, str) and value.startswith(wanted))
 
 
 def _nothing_wanted(op: Op, wanted: Any) -> None:
@@ -218,17 +264,20 @@ def _nothing_wanted(op: Op, wanted: Any) -> None:
         raise InvalidRequest(f"filters.data: {op} takes no value")
 
 
-def _null(op: Op, wanted: Any) -> Test:
+def _null(op: Op, wanted: Any) -> Prepared:
     _nothing_wanted(op, wanted)
-    return lambda value: value is None
+    return Prepared(lambda value: value is None)
 
 
-def _there(op: Op, wanted: Any) -> Test:
+def _there(op: Op, wanted: Any) -> Prepared:
     _nothing_wanted(op, wanted)
-    return lambda value: True
+    return Prepared(lambda value: True)
 
 
-_TESTS: Final[dict[str, Callable[[Op, Any], Test]]] = {
+_READING: Final = frozenset(("gt", "gte", "lt", "lte", "num_eq", "before", "after"))
+"""They may have to read a text first."""
+
+_TESTS: Final[dict[str, Callable[[Op, Any], Prepared]]] = {
     "eq": _equal,
     "ne": _unequal,
     "in": _one_of,

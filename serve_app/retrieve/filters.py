@@ -9,6 +9,7 @@ import msgspec
 from serve_app.core import Turn
 from serve_app.paths import same
 from serve_app.retrieve.conditions import Condition, hold
+from serve_app.retrieve.work import Work
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -33,8 +34,8 @@ class Filters(msgspec.Struct, frozen=True):
         """Whether a search has more to do than look at turns in memory: data are parsed, statements indexed."""
         return bool(self.data) or self.kinds != {"turn"}
 
-    def admit(self, turn: Turn, now: int) -> bool:
-        """`now` decides which fields of its data are there."""
+    def admit(self, turn: Turn, now: int, work: Work | None = None) -> bool:
+        """`now` decides which fields of its data are there. `work` is that of the whole search; data come last."""
         return (
             (self.session is None or turn.session == self.session)
             and (not self.roles or turn.role in self.roles)
@@ -42,7 +43,7 @@ class Filters(msgspec.Struct, frozen=True):
             and (self.end is None or turn.created_at < self.end)
             and (self.tool_name is None or turn.tool_name == self.tool_name)
             and (not self.metadata or self._metadata_holds(turn))
-            and (not self.data or hold(self.data, turn.at(now)))
+            and (not self.data or hold(self.data, turn.at(now), work or Work()))
         )
 
     def _metadata_holds(self, turn: Turn) -> bool:

@@ -7,10 +7,14 @@ import msgspec
 from serve_app.core import Mode, Tier, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import FusionWeights
+from serve_app.retrieve.work import Work
 
 
 class Question(msgspec.Struct, frozen=True):
-    """One search. `as_of` is a seq, or None for everything; `now` decides what has expired."""
+    """One search. `as_of` is a seq, or None for everything; `now` decides what has expired.
+
+    `work` counts what filters look at inside data, over all tiers.
+    """
 
     query: str
     mode: Mode
@@ -20,11 +24,12 @@ class Question(msgspec.Struct, frozen=True):
     as_of: int | None = None
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     weights: FusionWeights = FusionWeights()
+    work: Work = msgspec.field(default_factory=Work)
 
     def admits(self, turn: Turn) -> bool:
         """Whether the turn was there by then, has not expired, and is what the filters ask for."""
         return (
             (self.as_of is None or turn.seq <= self.as_of)
             and not turn.expired(self.now)
-            and self.filters.admit(turn, self.now)
+            and self.filters.admit(turn, self.now, self.work)
         )

@@ -116,7 +116,7 @@ def _with_paths(found: list[Found], question: Question) -> list[Found]:
     conditions = question.filters.data
     if not conditions:
         return found
-    return [msgspec.structs.replace(one, matched=matched_paths(conditions, one.turn)) for one in found]
+    return [msgspec.structs.replace(one, matched=matched_paths(conditions, one.turn, question.work)) for one in found]
 
 
 def _with_cold(
@@ -182,7 +182,7 @@ def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
         admitted = np.zeros(n, np.bool_)
         for turn in _within_session(block, question.filters.session):
             ordinal = block.columns.ordinal(turn.seq)
-            if ordinal < n and question.filters.admit(turn, question.now):
+            if ordinal < n and question.filters.admit(turn, question.now, question.work):
                 admitted[ordinal] = True
         alive &= admitted
     for seq, expires_at in block.expiring.items():

@@ -68,6 +68,18 @@ def test_data_come_back_to_the_last_digit(service: Running) -> None:
     assert msgspec.json.decode(shown)["content"] == written.decode()
 
 
+def test_a_search_that_looks_at_too_much_is_refused_in_whole(service: Running) -> None:
+    for number in range(8):
+        service.append("much", "s", result(str(number), {"v": list(range(20_000)), "n": number}))
+    each = [{"path": "v[*]", "op": "gte", "value": 0}] * 31
+    body = {"user_id": "much", "query": "", "filters": {"data": [*each, {"path": "n", "op": "exists"}]}}
+    problem = refused(service.call("POST", "/v1/search", json=body), 422, "invalid_request")
+    assert "narrow the search" in problem["detail"]
+    refused(service.call("POST", "/v1/search", json={**body, "deadline_ms": 1}), 503, "deadline_passed")
+    narrow = {"data": [*each, {"path": "n", "op": "eq", "value": 3}]}
+    assert [one["id"] for one in service.search("much", "", filters=narrow)["results"]] == ["3"]
+
+
 @pytest.mark.parametrize(
     "condition",
     [

@@ -13,6 +13,7 @@ from serve_app.core import FieldExpiry, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.retrieve.conditions import MATCHED_PATHS_MAX, PARSED_CHARACTERS_MAX, VALUES_MAX, condition, matched_paths
 from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.work import Work
 
 NOW = 1_000
 
@@ -82,6 +83,9 @@ def met(value_json: str, op: Any, wanted: Any) -> bool:
             (value, "gte", -1, False)
             for value in ('"1,200.00"', '"7,5"', '"198_000"', '"0x40"', '"5."', '"1e9999999999999999999"')
         ],
+        *[(value, "gte", -1, False) for value in ('"٣"', '"３"', '"1٣"', '"1.３"', '"1e३"')],
+        ('" 3 "', "gte", 3, True),
+        ('"3e0"', "num_eq", 3, True),
         ("3", "num_eq", "3.00", True),
         ('"3"', "num_eq", 3, True),
         ("true", "num_eq", 1, False),
@@ -132,6 +136,7 @@ def test_what_is_not_there_meets_nothing(op: Any) -> None:
         ("in", [1] * (VALUES_MAX + 1)),
         *[("gt", wrong) for wrong in (None, True, "many", "12%", [1], {}, "")],
         ("num_eq", "1,200"),
+        ("num_eq", "٣"),
         ("startswith", 1),
         ("before", "2025-06-11"),
         ("before", "2025-06-11T12:00:00"),
@@ -150,7 +155,7 @@ def test_all_conditions_must_hold_and_any_place_will_do() -> None:
     cheap, in_euro = condition("flights[*].price", "lt", 150), condition("currency", "eq", "EUR")
     assert Filters(data=(cheap, in_euro)).admit(flights, NOW)
     assert not Filters(data=(cheap, condition("currency", "eq", "USD"))).admit(flights, NOW)
-    assert matched_paths([condition("$.flights[*].price", "lt", 200), in_euro], flights) == (
+    assert matched_paths([condition("$.flights[*].price", "lt", 200), in_euro], flights, Work()) == (
         "$.currency",
         "$.flights[0].price",
         "$.flights[1].price",
@@ -159,7 +164,7 @@ def test_all_conditions_must_hold_and_any_place_will_do() -> None:
 
 def test_the_paths_that_are_told_are_bounded() -> None:
     many = turn(list(range(MATCHED_PATHS_MAX + 5)))
-    told = matched_paths([condition("$[*]", "exists", None)], many)
+    told = matched_paths([condition("$[*]", "exists", None)], many, Work())
     assert (len(told), told[-1]) == (MATCHED_PATHS_MAX, f"$[{MATCHED_PATHS_MAX - 1}]")
 
 
