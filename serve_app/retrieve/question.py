@@ -20,3 +20,9 @@ class Question(msgspec.Struct, frozen=True):
     as_of: int | None = None
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     weights: FusionWeights = FusionWeights()
+    resembling: bool = False
+    """Whether filters only limit what resembles the query, instead of letting every match through in every mode."""
+
+    @property
+    def exhaustive(self) -> bool:
+        return self.filters.narrow and not self.resembling
