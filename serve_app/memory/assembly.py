@@ -167,6 +167,7 @@ def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) ->
         now=moment.expiry,
         as_of=seq,
         filters=Filters() if request.whole_user else Filters(session=request.session or ""),
+        resembling=True,
     )
 
 

@@ -18,7 +18,8 @@ import msgspec
 from serve_app.context.exchanges import announced
 from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
-from serve_app.records import TurnPut
+from serve_app.records import TurnPut, TurnsMoved
+from serve_app.retrieve.search import Unfolded
 from serve_app.stores.block import Block, SessionIndex
 from serve_app.write.shard import Shard
 
@@ -160,9 +161,11 @@ def one_turn(shard: Shard, owner: str, session: str, turn_id: str, now: int) -> 
     return None if turn is None or turn.expired(now) else turn.at(now)
 
 
-def unfolded(shard: Shard, owner: str) -> dict[int, Turn]:
-    """By seq: the owner's turns that the table does not hold yet, or not in their latest state."""
-    return {one.turn.seq: one.turn for one in shard.tail() if isinstance(one, TurnPut) and one.owner == owner}
+def unfolded(shard: Shard, owner: str) -> Unfolded:
+    """What of the owner's turns the table does not know yet."""
+    records = shard.tail_records_of(owner)
+    turns = {one.turn.seq: one.turn for one in records if isinstance(one, TurnPut)}
+    return Unfolded(turns, [seq for one in records if isinstance(one, TurnsMoved) for seq in one.turn_seqs])
 
 
 def facts(block: Block, as_of: int | None, now: int) -> tuple[Fact, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from serve_app.core import Turn
@@ -10,6 +11,7 @@ from serve_app.retrieve.question import Question
 from serve_app.stores.block import Block
 from serve_app.stores.packing import turn_text
 from serve_app.stores.terms import index_terms, query_terms
+from serve_app.stores.wanted import Wanted
 
 COLD_CANDIDATES = 100
 """Turns that the cold table contributes at least, where there are so many."""
@@ -18,7 +20,7 @@ COLD_CANDIDATES = 100
 class ColdStore(Protocol):
     """What search asks of the cold table. May raise StorageTrouble."""
 
-    def find(self, owner: str, terms: Sequence[str], k: int) -> list[Turn]: ...
+    def find(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[Turn]: ...
 
 
 def cold_turns(
@@ -38,7 +40,8 @@ def cold_turns(
         found = read(block.key, _cold_seqs(block, question.filters.session))
     else:
         terms = query_terms(question.query)
-        found = table.find(block.key, terms, max(question.k, COLD_CANDIDATES))
+        wanted = Wanted(partial(_admitted, block, question), question.k, until=question.as_of)
+        found = table.find(block.key, terms, max(question.k, COLD_CANDIDATES), wanted)
         found += [turn for turn in read(block.key, leaving(block.key)) if _holds_any(turn, terms)]
     each = {turn.seq: turn for turn in found}.values()
     return [turn.at(question.now) for turn in each if _admitted(block, question, turn)]

@@ -97,18 +97,19 @@ class Ranking(NamedTuple):
     """Shape (k, len(ARMS)), rounded: what each arm added to the score."""
 
 
-def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights) -> Ranking:
+def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights, *, exhaustive: bool = False) -> Ranking:
     """The k best eligible turns.
 
     Lexical mode gives only turns that hold a term of the query, dense mode only those with a vector,
-    hybrid any: a filter's matches are complete even where nothing in them resembles the query.
+    hybrid any. `exhaustive`: any in every mode, so that the matches of a filter are complete even where nothing in
+    them resembles the query.
     """
     arms = _arms(evidence, _of_mode(weights, mode))
     total = np.zeros(len(evidence.own), np.float32)
     for added in arms.values():
         total += added
     steps = np.rint(total * SCORE_STEPS).astype(np.int64)
-    chosen = _best(steps, np.flatnonzero(_candidates(evidence, mode)), k)
+    chosen = _best(steps, np.flatnonzero(_candidates(evidence, "hybrid" if exhaustive else mode)), k)
     parts = np.zeros((len(chosen), len(ARMS)))
     for arm, added in arms.items():
         parts[:, ARMS.index(arm)] = added[chosen]

@@ -25,6 +25,12 @@ class Question(msgspec.Struct, frozen=True):
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     weights: FusionWeights = FusionWeights()
     work: Work = msgspec.field(default_factory=Work)
+    resembling: bool = False
+    """Whether filters only limit what resembles the query, instead of letting every match through in every mode."""
+
+    @property
+    def exhaustive(self) -> bool:
+        return self.filters.narrow and not self.resembling
 
     def admits(self, turn: Turn) -> bool:
         """Whether the turn was there by then, has not expired, and is what the filters ask for."""

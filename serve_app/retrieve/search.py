@@ -7,7 +7,7 @@ Plain functions on a block (its lock is taken here); who calls them decides on w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -26,9 +26,10 @@ from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
 from serve_app.stores.terms import QueryTerms, code_terms, index_terms, query_terms, read_query
 from serve_app.stores.views import day_number
+from serve_app.stores.wanted import Wanted
 
 WARM_CANDIDATES = 100
-"""Turns that each arm of the tables contributes."""
+"""Turns that each arm of the tables contributes at least, where there are so many."""
 
 QUERIES_REMEMBERED = 2_048
 QUERY_CHARACTERS_REMEMBERED = 500
@@ -73,13 +74,22 @@ class Answer(msgspec.Struct, frozen=True):
 class WarmTable(Protocol):
     """What search asks of the warm tables. Both may raise StorageTrouble."""
 
-    def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]: ...
+    def nearest(self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
 
-    def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]: ...
+    def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
 
 
-def _all_folded(owner: str) -> Mapping[int, Turn]:
-    return {}
+class Unfolded(NamedTuple):
+    """What of an owner's turns the table does not know yet."""
+
+    turns: Mapping[int, Turn]
+    """By seq: those that it does not hold, or not in their latest state."""
+    moved: Sequence[int] = ()
+    """Seqs of those that have left the hot tier."""
+
+
+def _all_folded(owner: str) -> Unfolded:
+    return Unfolded({})
 
 
 def _none_cold(block: Block, question: Question) -> list[Turn]:
@@ -92,13 +102,12 @@ def search(
     vector: NDArray[np.float32] | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
-    unfolded: Callable[[str], Mapping[int, Turn]] = _all_folded,
+    unfolded: Callable[[str], Unfolded] = _all_folded,
     cold: Callable[[Block, Question], list[Turn]] = _none_cold,
 ) -> Answer:
     """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
 
-    `unfolded(owner)` gives, by seq, those that the table does not hold yet, or not in their latest state. `cold` is
-    asked where the question names the tier, for those that it may want, see `retrieve/cold.py`.
+    `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`.
     """
     if "cold" in question.tiers:
         return _with_cold(block, question, vector, table, older, unfolded, cold)
@@ -125,7 +134,7 @@ def _with_cold(
     vector: NDArray[np.float32] | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
-    unfolded: Callable[[str], Mapping[int, Turn]],
+    unfolded: Callable[[str], Unfolded],
     cold: Callable[[Block, Question], list[Turn]],
 ) -> Answer:
     """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
@@ -146,7 +155,7 @@ def _with_cold(
         found = cold(block, question)
     except StorageTrouble as error:
         reasons.append(f"cold: {error.code}")
-    if found and others and question.mode == "dense":
+    if found and others and question.mode == "dense" and not question.exhaustive:
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
@@ -169,7 +178,8 @@ def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
         dense = None if vector is None else block.dense(vector, n, question.as_of)
-        ranking = rank(_evidence(block, question.query, n, eligible, dense), question.mode, k, question.weights)
+        evidence = _evidence(block, question.query, n, eligible, dense)
+        ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
     inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
     return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner)
@@ -266,18 +276,26 @@ def _warm_turns(
     vector: NDArray[np.float32] | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
-    unfolded: Callable[[str], Mapping[int, Turn]],
+    unfolded: Callable[[str], Unfolded],
 ) -> list[tuple[Turn, float]]:
     """Turns that are not resident, with their inner product (NaN where it is not known)."""
     if question.filters.narrow or not question.query.strip():
         turns = older(block.key, _not_resident(block, question.filters.session))
         return [(turn.at(question.now), UNKNOWN) for turn in turns if _admitted(block, question, turn)]
-    latest = {seq: (turn, UNKNOWN) for seq, turn in unfolded(block.key).items()}
-    match = table.matching(block.key, query_terms(question.query), WARM_CANDIDATES)
-    near = [] if vector is None else table.nearest(block.key, vector, WARM_CANDIDATES)
+    tail, k = unfolded(block.key), max(question.k, WARM_CANDIDATES)
+    wanted = _wanted(block, question, tail.moved)
+    latest = {seq: (turn, UNKNOWN) for seq, turn in tail.turns.items()}
+    match = table.matching(block.key, query_terms(question.query), k, wanted)
+    near = [] if vector is None else table.nearest(block.key, vector, k, wanted)
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
     pairs = (found | latest).values()
     return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
+
+
+def _wanted(block: Block, question: Question, moved: Sequence[int]) -> Wanted:
+    with block.lock:
+        first = next(iter(block.turns), None)
+    return Wanted(partial(_admitted, block, question), question.k, first, moved, question.as_of)
 
 
 def _not_resident(block: Block, session: str | None) -> list[int]:
@@ -324,7 +342,7 @@ def _merged(
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
     )
-    ranking = rank(evidence, question.mode, question.k, question.weights)
+    ranking = rank(evidence, question.mode, question.k, question.weights, exhaustive=question.exhaustive)
     chosen = [ordered[ordinal] for ordinal in ranking.ordinals.tolist()]
     return _found(chosen, ranking, [tiers[turn.seq] for turn in chosen])
 

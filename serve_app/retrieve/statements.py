@@ -88,7 +88,7 @@ def _ranked(values: Sequence[Fact | Summary], question: Question) -> list[Statem
         date=date_match(named_date(question.query), days),
     )
     mode: Mode = "hybrid" if question.mode == "hybrid" else "lexical"
-    ranking = rank(evidence, mode, question.k, question.weights)
+    ranking = rank(evidence, mode, question.k, question.weights, exhaustive=question.exhaustive)
     best = zip(ranking.ordinals.tolist(), ranking.scores.tolist(), ranking.parts.tolist(), strict=True)
     return [Statement(values[ordinal], score, added) for ordinal, score, added in best]
 

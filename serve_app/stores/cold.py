@@ -19,6 +19,7 @@ from serve_app.core import Turn
 from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.stores.rows import Row
 from serve_app.stores.table import LanceTable, translated
+from serve_app.stores.wanted import ANY, Wanted
 from serve_app.stores.where import Where
 
 PATIENCE: Mapping[str, str] = {
@@ -130,12 +131,12 @@ class ColdTable(LanceTable):
         with self._watched():
             return self.turns(owner, seqs)
 
-    def find(self, owner: str, terms: Sequence[str], k: int) -> list[Turn]:
-        """The owner's turns that hold any of the terms, by BM25, at most k."""
+    def find(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted = ANY) -> list[Turn]:
+        """The owner's turns that hold any of the terms and are wanted, by BM25, at most k."""
         if not terms or not self.exists:
             return []
         with self._watched():
-            return [turn for turn, _ in self.matching(owner, terms, k)]
+            return [turn for turn, _ in self.matching(owner, terms, k, wanted)]
 
 
 _SCHEMA = pa.schema(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import lancedb
@@ -29,7 +30,8 @@ from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import COLD, HOT, Due, Row, StoredOwner, Stub, cold_mark, pseudonym
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
-from serve_app.stores.where import Where, either, every, of_either, of_kind, owned
+from serve_app.stores.wanted import ANY, Wanted, best_turns
+from serve_app.stores.where import Where, before, either, every, of_either, of_kind, of_seqs, owned
 
 LOADED_AT_ONCE = 2_048
 """Rows of an owner up to which all columns are read in one scan; of more the ids first, then the newest content."""
@@ -188,25 +190,34 @@ class RecordTable(LanceTable):
             found += [Row(**row) for row in self._scan(col("row").isin(part), _PLAIN).to_pylist()]
         return found
 
-    def nearest(self, owner: str, query: NDArray[np.float32], k: int) -> list[tuple[Turn, float]]:
-        """The owner's turns with the largest inner product, exactly (no vector index), best first."""
-        where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
-        found = self._read(
-            lambda: (
-                self._table.search(query, vector_column_name=self._vector)
-                .distance_type("dot")  # type: ignore[attr-defined]
-                .bypass_vector_index()
-                .where(where)
-                .select(["seq", "_distance"])
-                .limit(k)
-                .to_list()
+    def nearest(self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted = ANY) -> list[tuple[Turn, float]]:
+        """The owner's wanted turns with the largest inner product, exactly (no vector index), best first."""
+        whole = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
+        where = self._among(whole, wanted)
+
+        def ask(limit: int) -> list[tuple[int, float]]:
+            found = self._read(
+                lambda: (
+                    self._table.search(query, vector_column_name=self._vector)
+                    .distance_type("dot")  # type: ignore[attr-defined]
+                    .bypass_vector_index()
+                    .where(where)
+                    .select(["seq", "_distance"])
+                    .limit(limit)
+                    .to_list()
+                )
             )
-        )
-        best: dict[int, float] = {}
-        for row in found:
-            best[row["seq"]] = max(best.get(row["seq"], -2.0), 1.0 - row["_distance"])
-        turns = sorted(self.turns(owner, list(best)), key=lambda turn: best[turn.seq], reverse=True)
-        return [(turn, best[turn.seq]) for turn in turns]
+            return [(row["seq"], 1.0 - row["_distance"]) for row in found]
+
+        return best_turns(ask, partial(self.turns, owner), k, wanted)
+
+    def _among(self, where: Where, wanted: Wanted) -> Where:
+        """Where more turns have moved than one condition names, those in memory are left out after the query."""
+        where, first, moved = super()._among(where, wanted), wanted.resident_from, wanted.moved
+        if first is None or len(moved) > KEYS_A_SCAN:
+            return where
+        outside = either(col("tier") > lit(HOT), before(first))
+        return every(where, either(outside, of_seqs(moved)) if moved else outside)
 
     def without_vectors(self) -> list[tuple[str, str, int, int]]:
         """(owner, session, seq, rev) of turns whose vectors are still to come."""

@@ -10,6 +10,7 @@ import datetime
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import ClassVar, TypeVar
 
 import lancedb
@@ -28,7 +29,8 @@ from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import parts
 from serve_app.stores.rows import Row
 from serve_app.stores.table_files import LAG_ROWS, TableFiles
-from serve_app.stores.where import Where, every, of_kind, owned
+from serve_app.stores.wanted import ANY, Wanted, best_turns
+from serve_app.stores.where import Where, before, every, of_kind, owned
 
 T = TypeVar("T")
 
@@ -219,22 +221,29 @@ class LanceTable:
         """Narrowed to the rows of turns whose content is in this table."""
         return where
 
-    def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]:
-        """The owner's turns that hold any of the terms, by the table's BM25."""
+    def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted = ANY) -> list[tuple[Turn, float]]:
+        """The owner's turns that hold any of the terms and are wanted, by the table's BM25, best first."""
         if not terms:
             return []
-        where = every(owned(owner), of_kind("turn"))
-        found = self._read(
-            lambda: (
-                self._table.search(MatchQuery(" ".join(terms), "terms"))  # type: ignore[call-arg]
-                .where(where)
-                .select(["seq", "_score"])
-                .limit(k)
-                .to_list()
+        where = self._among(every(owned(owner), of_kind("turn")), wanted)
+
+        def ask(limit: int) -> list[tuple[int, float]]:
+            found = self._read(
+                lambda: (
+                    self._table.search(MatchQuery(" ".join(terms), "terms"))  # type: ignore[call-arg]
+                    .where(where)
+                    .select(["seq", "_score"])
+                    .limit(limit)
+                    .to_list()
+                )
             )
-        )
-        scores = {row["seq"]: row["_score"] for row in found}
-        return [(turn, scores[turn.seq]) for turn in self.turns(owner, list(scores))]
+            return [(row["seq"], row["_score"]) for row in found]
+
+        return best_turns(ask, partial(self.turns, owner), k, wanted)
+
+    def _among(self, where: Where, wanted: Wanted) -> Where:
+        """Narrowed to the rows of turns that may be wanted, as far as columns tell."""
+        return where if wanted.until is None else every(where, before(wanted.until + 1))
 
     def fragments(self) -> int:
         with translated():

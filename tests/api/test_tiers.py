@@ -11,6 +11,7 @@ import pytest
 
 from serve_app.config import Settings, StoreOptions
 from serve_app.policies import DAY_S
+from serve_app.retrieve.cold import COLD_CANDIDATES
 from serve_app.write.commit import microseconds
 from tests.api.running import Running, hash_settings, refused, word
 from tests.api.test_object_store import REGION, SIGNED, bucket, server
@@ -94,6 +95,35 @@ def test_cold_turns_are_found_where_they_are_asked_for(old: Aged) -> None:
         assert contents(old.cold("harbour", "other")) == ["the harbour of another"]
         assert contents(old.cold("harbour", "nobody")) == []
         old.again()
+
+
+def test_what_has_expired_hides_no_cold_turn(old: Aged) -> None:
+    ends = [{"role": "user", "content": "harbour harbour", "ttl_seconds": 40 * 86_400} for _ in range(COLD_CANDIDATES)]
+    old.running.append("v", "old", *ends)
+    old.running.append("v", "old", "of many words about other things one is harbour")
+    old.later(31)
+    assert len(contents(old.cold("harbour", "v", k=200))) == COLD_CANDIDATES + 1
+    old.clock.ahead += 10
+    assert contents(old.cold("harbour", "v")) == ["of many words about other things one is harbour"]
+
+
+def test_turns_that_leave_memory_are_found_before_and_after_the_fold(old: Aged) -> None:
+    """The newest stay in memory, and what has left it after them is not known to the tables yet."""
+    old.running.append("v", "first", "a pelican at sea", wait="indexed")
+    old.running.append("v", "second", "another pelican", wait="indexed")
+    old.running.fold()
+    old.clock.ahead += 6
+    old.running.append("v", "first", "that pelican again", wait="indexed")
+    old.running.fold()
+    old.clock.ahead += 2
+    old.running.ok("POST", "/v1/admin/maintenance", json={"action": "demote"})
+    for _ in range(2):
+        for mode in ("hybrid", "lexical", "dense"):
+            results = old.running.search("v", "pelican", mode=mode)["results"]
+            tiers = {result["content"]: result["tier"] for result in results}
+            assert tiers["another pelican"] == "warm"
+            assert len(tiers) == 3
+        old.running.fold()
 
 
 def test_filters_hold_for_cold_turns(old: Aged) -> None:

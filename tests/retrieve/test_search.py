@@ -14,12 +14,13 @@ from serve_app.memory.memory import MemoryOptions
 from serve_app.models.stub import HashEmbedder
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import TERMS_LOOKED_FOR, Question, search
+from serve_app.retrieve.search import TERMS_LOOKED_FOR, WARM_CANDIDATES, Question, search
 from serve_app.stores.block import Block
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.packing import pack_vectors
 from serve_app.stores.rows import StoredOwner, StoredTurn
 from serve_app.stores.views import MONTHS
+from serve_app.stores.wanted import Wanted
 from tests.api.running import Running, hash_settings, word
 
 RESIDENT = 20
@@ -222,6 +223,48 @@ def test_filters_reach_all_that_has_left_memory(small: Running) -> None:
     assert small.found("sifted", session_id="s", k=45) == newest_first[:45]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_what_has_expired_hides_nothing_that_lives_outside_memory(small: Running, mode: str) -> None:
+    """There are more of the best than the tables are asked for at first."""
+    user = f"hidden-{mode}"
+    gone = [{"role": "user", "content": "kumquat kumquat", "ttl_seconds": 3_600} for _ in range(WARM_CANDIDATES + 20)]
+    living = "a long tail of other words with one kumquat among them"
+    for start in range(0, len(gone), 60):
+        small.append(user, "s", *gone[start : start + 60])
+    small.append(user, "s", living, wait="indexed")
+    tell(small, user, range(2 * RESIDENT))
+    small.fold()
+    said = small.found(user, "kumquat", now="2099-01-01T00:00:00Z", mode=mode, k=1 if mode != "dense" else 60)
+    assert living in said
+    assert "kumquat kumquat" not in said
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_as_many_come_from_outside_memory_as_are_asked_for(small: Running, mode: str) -> None:
+    """What memory holds matches better, and takes no places of the others."""
+    user, many = f"many-{mode}", WARM_CANDIDATES + 30
+    for start in range(0, many, 65):
+        numbers = range(start, min(start + 65, many))
+        small.append(user, "s", *[f"kumquat in the long story number {n}" for n in numbers], wait="indexed")
+    small.append(user, "s", *["kumquat"] * RESIDENT, wait="indexed")
+    small.fold()
+    results = small.search(user, "kumquat", mode=mode, k=many + RESIDENT)["results"]
+    assert len(results) == many + RESIDENT
+    assert {result["tier"] for result in results} == {"hot", "warm"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_filter_is_exhaustive_in_every_mode_and_tier(small: Running, mode: str) -> None:
+    """Also where no word of the query is found."""
+    user = f"exhaustive-{mode}"
+    tell(small, user, range(2 * RESIDENT))
+    small.fold()
+    answer = small.search(user, "nothingofthekind", filters={"roles": ["user"]}, mode=mode, k=100)
+    assert set(ids(answer)) == {f"n{n}" for n in range(2 * RESIDENT)}
+    assert len(ids(answer)) == 2 * RESIDENT
+    assert small.found(user, "nothingofthekind", filters={"roles": ["tool"]}, mode=mode) == []
+
+
 @pytest.mark.parametrize("fold", ["before", "after", "never"])
 def test_what_was_deleted_or_edited_is_not_found_as_it_was(small: Running, fold: str) -> None:
     user = f"forgetful-{fold}"
@@ -256,10 +299,10 @@ class Tables:
         self._turns = {turn.seq: turn for turn in turns}
         self._fault = fault
 
-    def nearest(self, owner: str, query: np.ndarray, k: int) -> list[tuple[Turn, float]]:
+    def nearest(self, owner: str, query: np.ndarray, k: int, wanted: Wanted) -> list[tuple[Turn, float]]:
         return self._given()
 
-    def matching(self, owner: str, terms: Sequence[str], k: int) -> list[tuple[Turn, float]]:
+    def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]:
         return self._given()
 
     def turns(self, owner: str, seqs: Sequence[int]) -> list[Turn]:

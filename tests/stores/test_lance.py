@@ -19,9 +19,11 @@ from serve_app.models.stub import HashEmbedder
 from serve_app.stores import lance, where
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import pack_vectors, turn_text
-from serve_app.stores.rows import Row, turn_row
+from serve_app.stores.rows import WARM, Row, turn_row
+from serve_app.stores.table import KEYS_A_SCAN
 from serve_app.stores.table_files import SMALL_FRAGMENTS_MAX
 from serve_app.stores.terms import index_terms
+from serve_app.stores.wanted import Wanted
 
 EMBEDDER = HashEmbedder(32)
 ANN, BOB = Owner("acme", "ann").key, Owner("acme", "bob").key
@@ -127,6 +129,22 @@ def test_an_owner_is_found_among_many_others(table: RecordTable) -> None:
 
 
 # ---- reading
+
+
+def test_turns_in_memory_are_left_out_but_for_those_that_have_left_it_since(table: RecordTable) -> None:
+    """Also those of a colder tier stay in, and those from before what memory holds."""
+    rows = [row_of(ANN, turn(seq, "apple")) for seq in range(1, 7)]
+    table.merge([*rows[:4], msgspec.structs.replace(rows[4], tier=WARM), rows[5]], 6)
+    query, k = EMBEDDER.embed(["apple"])[0], 50
+
+    def found(wanted: Wanted) -> list[set[int]]:
+        near, match = table.nearest(ANN, query, k, wanted), table.matching(ANN, index_terms("apple"), k, wanted)
+        return [{one.seq for one, _ in near}, {one.seq for one, _ in match}]
+
+    assert found(Wanted(resident_from=3)) == [{1, 2, 5}] * 2
+    assert found(Wanted(resident_from=3, moved=[4, 99])) == [{1, 2, 4, 5}] * 2
+    assert found(Wanted(resident_from=3, until=1)) == [{1}] * 2
+    assert found(Wanted(resident_from=3, moved=range(3, 4 + KEYS_A_SCAN))) == [{1, 2, 3, 4, 5, 6}] * 2
 
 
 @pytest.mark.parametrize(
