@@ -88,6 +88,26 @@ class Limits(NamedTuple):
         return [(tier, alive_at + seconds * MICROSECONDS) for tier, seconds in lives if seconds is not None]
 
 
+class Looked(NamedTuple):
+    """What is remembered of a look at an owner, and of how the table stood."""
+
+    policy: LifecyclePolicy
+    due_at: int
+    folded_seq: int
+    newest_at: int
+    """When the newest turn came that was there: what has come since came later."""
+
+    def next_at(self, bounds: Limits, tier: int, rev: int) -> int:
+        """When the next one is worth while, with turns in this tier whose newest state is this one."""
+        if bounds.policy != self.policy:
+            return 0
+        if rev <= self.folded_seq:
+            return self.due_at
+        if tier != HOT:
+            return 0  # written anew, and so back from the cold: as old as it ever was
+        return min(self.due_at, bounds.due_at(self.newest_at, HOT))
+
+
 class Seen(NamedTuple):
     """What one look at an owner or a session did, and when the next one is worth while; 0: at the next round."""
 
@@ -113,7 +133,7 @@ class Demote:
         self._noted = noted
         self._segmentation = segmentation
         self._left: dict[int, list[str]] = {}  # owners of a shard that this round has still to look at
-        self._due: dict[str, tuple[LifecyclePolicy, int]] = {}
+        self._looked: dict[str, Looked] = {}
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
         if not self._left.get(number):
@@ -131,10 +151,10 @@ class Demote:
     def _candidates(self, shard: Shard) -> list[str]:
         """Owners with a turn that came long enough ago to be in a colder tier than it is in, and that may be due."""
         found: set[str] = set()
-        for (owner, tier), came in shard.table.oldest().items():
-            bounds = self._limits(owner)
-            policy, due_at = self._due.get(owner, (bounds.policy, 0))
-            if bounds.tier(came) > tier and (due_at <= bounds.now or policy != bounds.policy):
+        for (owner, tier), (came, rev) in shard.table.oldest().items():
+            bounds, looked = self._limits(owner), self._looked.get(owner)
+            next_at = looked.next_at(bounds, tier, rev) if looked else 0
+            if bounds.tier(came) > tier and next_at <= bounds.now:
                 found.add(owner)
         return sorted(found)
 
@@ -142,12 +162,15 @@ class Demote:
         shard, bounds = writer.shard, self._limits(owner)
         alive = _last_alive(shard, owner, self._noted[shard.number])
         sessions: dict[str, list[Age]] = {}
+        folded_seq, newest_at = shard.folded_seq, 0
         for age in shard.table.ages(owner):
             sessions.setdefault(age.session, []).append(age)
+            newest_at = max(newest_at, age.arrived_at)
         seen = [self._tend_session(writer, owner, name, ages, alive, bounds) for name, ages in sessions.items()]
-        if len(self._due) > OWNERS_REMEMBERED_MAX:
-            self._due.clear()
-        self._due[owner] = bounds.policy, min((one.due_at for one in seen), default=0)
+        if len(self._looked) > OWNERS_REMEMBERED_MAX:
+            self._looked.clear()
+        due_at = min((one.due_at for one in seen), default=0)
+        self._looked[owner] = Looked(bounds.policy, due_at, folded_seq, newest_at)
         return sum(one.moved for one in seen)
 
     def _tend_session(
