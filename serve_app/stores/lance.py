@@ -49,6 +49,13 @@ class Age(NamedTuple):
     tier: int
 
 
+class Standing(NamedTuple):
+    """Of an owner's turns in one tier: when the oldest came, and the newest state of any."""
+
+    came: int
+    rev: int
+
+
 class RecordTable(LanceTable):
     """The table of one shard. Called from any thread; written by the shard's writer only."""
 
@@ -163,16 +170,28 @@ class RecordTable(LanceTable):
         rows: list[int] = self._scan_of(owner, self._holding(where), ["row"])["row"].to_pylist()
         return rows
 
-    def due(self, now: int, limit: int) -> list[Due]:
-        """Rows of which something has expired, at most `limit`. While there are none this reads nothing."""
+    def due(self, now: int, limit: int, after: int = -1, *, cold: bool = True) -> list[Due]:
+        """Rows after seq `after` of which something has expired, in order of seq, at most `limit`.
+
+        With `cold` those of cold turns, too. While there are none this reads nothing.
+        """
         if self._next_expiry is not None and self._next_expiry > now:
             return []
         expires_at, merges = col("expires_at"), self._merges
-        expired = every(expires_at > lit(0), expires_at <= lit(now))
-        found = self._scan(expired, ["owner", "kind", "seq", "session", "id"], limit).to_pylist()
+        expired = every(expires_at > lit(0), expires_at <= lit(now), col("seq") > lit(after))
+        found = self._first(expired if cold else every(expired, col("tier") < lit(COLD)), limit)
         first = None if found else self._first_expiry()
         self._next_expiry = first if merges == self._merges else None
-        return [Due(**row) for row in found]
+        return found
+
+    def _first(self, where: Where, limit: int) -> list[Due]:
+        """The first `limit` of these rows by seq. A scan comes in no order: their seqs alone are looked at first."""
+        seqs = np.sort(np.asarray(self._scan(where, ["seq"])["seq"]))
+        if not len(seqs):
+            return []
+        within = every(where, col("seq") <= lit(int(seqs[:limit][-1])))
+        rows = self._scan(within, ["owner", "kind", "seq", "session", "id", "tier"]).sort_by("seq").to_pylist()
+        return [Due(**row) for row in rows]
 
     def _first_expiry(self) -> int:
         ends = self._scan(col("expires_at") > lit(0), ["expires_at"])["expires_at"]
@@ -269,20 +288,23 @@ class RecordTable(LanceTable):
         found = self._scan(every(owned(owner), of_kind("turn"), col("seq") == lit(seq)), ["arrived_at"])
         return int(found["arrived_at"][0].as_py()) if found.num_rows else 0
 
-    def oldest(self) -> dict[tuple[str, int], int]:
-        """By owner and tier, when the oldest turn came that is not cold. Reads no bodies, in bounded batches."""
-        found: dict[tuple[str, int], int] = defaultdict(lambda: NEVER)
+    def oldest(self) -> dict[tuple[str, int], Standing]:
+        """By owner and tier, the turns that are not cold. Reads no bodies, in bounded batches."""
         where = self._holding(of_kind("turn"))
-        columns = ["owner", "tier", "arrived_at"]
-        batches = self._read(
-            lambda: self._table.search().where(where).select(columns).limit(LOAD_ROWS_MAX).to_batches(AGES_A_BATCH)
-        )
-        for batch in batches:
-            least = pa.Table.from_batches([batch]).group_by(["owner", "tier"]).aggregate([("arrived_at", "min")])
-            for row in least.to_pylist():
-                key = row["owner"], row["tier"]
-                found[key] = min(found[key], row["arrived_at_min"])
-        return found
+        columns = ["owner", "tier", "arrived_at", "rev"]
+
+        def looked() -> dict[tuple[str, int], Standing]:
+            found: dict[tuple[str, int], Standing] = defaultdict(lambda: Standing(NEVER, 0))
+            query = self._table.search().where(where).select(columns).limit(LOAD_ROWS_MAX)
+            for batch in query.to_batches(AGES_A_BATCH):
+                grouped = pa.Table.from_batches([batch]).group_by(["owner", "tier"])
+                for row in grouped.aggregate([("arrived_at", "min"), ("rev", "max")]).to_pylist():
+                    key = row["owner"], row["tier"]
+                    came, rev = found[key]
+                    found[key] = Standing(min(came, row["arrived_at_min"]), max(rev, row["rev_max"]))
+            return found
+
+        return self._read(looked)
 
     def ages(self, owner: str) -> list[Age]:
         """Of the owner's turns that are not cold, oldest first, without their bodies."""

@@ -109,6 +109,7 @@ class Due(msgspec.Struct, frozen=True):
     seq: int
     session: str
     id: str
+    tier: int = HOT
 
 
 class StoredTurn(msgspec.Struct, frozen=True):

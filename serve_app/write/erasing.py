@@ -49,6 +49,16 @@ def _vectors_of(shard: Shard, block: Block) -> int:
     return resident + len({row for row in shard.vector_rows(block.key) if row // ROWS_PER_TURN_MAX not in block.turns})
 
 
+class RenewErasure(Operation):
+    """Say again that it is running, by its pseudonym: the segment that names the user is no longer the newest."""
+
+    def __init__(self, erasure: Erasure) -> None:
+        self.owner, self.erasure = "", erasure
+
+    def prepare(self, draft: Draft) -> None:
+        draft.add(ErasureDone(draft.seq(), self.owner, self.erasure))
+
+
 class CloseErasure(Operation):
     """Say that nothing of the erased user is left in any file of the store."""
 

@@ -8,18 +8,20 @@ vectors, summaries, replicas and replay follow; the next purge takes it out of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 
 import msgspec
 
 from serve_app.core import Turn
-from serve_app.errors import Overloaded
+from serve_app.errors import Overloaded, StorageTrouble
 from serve_app.records import FactGone, FactPut, Record, SummaryGone, SummaryPut, TurnGone, TurnPut
 from serve_app.stores import where
 from serve_app.stores.block import FACT_VERSIONS_MAX, Block
 from serve_app.stores.parts import grouped, parts
-from serve_app.stores.rows import Due
+from serve_app.stores.rows import COLD, Due
 from serve_app.stores.where import every
-from serve_app.write.commit import Draft, Operation, ShardWriter
+from serve_app.write.commit import Draft, Operation, Outcome, ShardWriter
 from serve_app.write.shard import Shard
 
 DUE_A_PART = 2_000
@@ -39,31 +41,62 @@ class Expirer:
         self._part = part
         self._clock = clock
         self._folded_after: dict[int, int] = {}  # shard -> seq that the next part waits to see folded
+        self._after: dict[int, int] = {}  # shard -> seq of the last row of the table that this round has dealt with
+        self._failed: dict[int, Exception] = {}  # shard -> what this round could not deal with, the first of it
         self._trimmed: dict[int, int] = {}  # shard -> version of the table whose facts were within bounds
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
+        """A part. A round passes over all that is due once: what cannot be dealt with is met again in the next one.
+
+        Cold turns wait for a cold store that does not answer. Raises at the end what else went wrong.
+        """
         shard = writer.shard
         if shard.folded_seq < self._folded_after.get(number, 0):
             return True  # the table still lists what the last part has removed
         folded_seq, now = shard.folded_seq, self._clock()
-        due = [*shard.table.due(now, self._part + 1), *_due_in_tail(shard.tail(), now)]
+        stored = self._due_in_table(shard, now, self._after.get(number, -1))
+        due = [*stored, *_due_in_tail(shard.tail(), now)]
         try:
-            removed = self._remove(number, writer, due[: self._part], folded_seq)
+            self._remove(number, writer, due[: self._part], folded_seq)
         except Overloaded:
             return True  # callers' writes go first
+        self._after[number] = stored[-1].seq if len(stored) == self._part else -1
         self._trim_facts(number, shard)
-        return removed and len(due) > self._part
+        if len(due) > self._part or len(stored) == self._part:
+            return True
+        if failed := self._failed.pop(number, None):
+            raise failed
+        return False
 
-    def _remove(self, number: int, writer: ShardWriter, due: Sequence[Due], folded_seq: int) -> bool:
-        operations = list(_operations(due, folded_seq))
-        for one in operations:
-            if not writer.shard.settled(one.owner, folded_seq):
-                writer.shard.block(one.owner)  # loaded here, so that the writer does not wait for it
-        outcomes = [future.result() for future in [writer.submit(one) for one in operations]]
-        seqs = [receipt.seq for removed, receipt in outcomes if removed]
-        if seqs:
-            self._folded_after[number] = max(seqs)
-        return bool(seqs)
+    def _due_in_table(self, shard: Shard, now: int, after: int) -> list[Due]:
+        found = shard.table.due(now, self._part, after)
+        if any(one.tier == COLD for one in found) and not shard.cold.answers():
+            return shard.table.due(now, self._part, after, cold=False)
+        return found
+
+    def _remove(self, number: int, writer: ShardWriter, due: Sequence[Due], folded_seq: int) -> None:
+        asked: list[tuple[Expire, Future[Outcome]]] = []
+        for one in _operations(due, folded_seq):
+            with self._noting(number, one):
+                if not writer.shard.settled(one.owner, folded_seq):
+                    writer.shard.block(one.owner)  # loaded here, so that the writer does not wait for it
+                asked.append((one, writer.submit(one)))
+        for one, future in asked:
+            with self._noting(number, one):
+                removed, receipt = future.result()
+                if removed:
+                    self._folded_after[number] = max(receipt.seq, self._folded_after.get(number, 0))
+
+    @contextmanager
+    def _noting(self, number: int, one: Expire) -> Iterator[None]:
+        """What fails is kept for the end of the round; a cold store that has just gone shows its own trouble."""
+        try:
+            yield
+        except Overloaded:
+            raise
+        except Exception as error:  # noqa: BLE001 - one owner's defect must not keep what is another's
+            if not (one.cold and isinstance(error, StorageTrouble)):
+                self._failed.setdefault(number, error)
 
     def _trim_facts(self, number: int, shard: Shard) -> None:
         """Values that memory no longer keeps leave the table; no reader and no replay can tell the difference."""
@@ -95,23 +128,30 @@ def _due_in_tail(tail: Iterable[Record], now: int) -> Iterator[Due]:
 
 
 def _operations(due: Iterable[Due], folded_seq: int) -> Iterator[Expire]:
-    """One for each owner as a rule: after the first, a user has to be loaded for the next one."""
-    for owner, those in grouped((one.owner, one) for one in due).items():
+    """One for each owner as a rule: after the first, a user has to be loaded for the next one.
+
+    Cold turns have one of their own: no other waits for the cold store.
+    """
+    for (owner, cold), those in grouped(((one.owner, one.tier == COLD), one) for one in due).items():
         turns = list(dict.fromkeys(one.seq for one in those if one.kind == "turn"))
         statements = [one for one in those if one.kind != "turn"]
-        yield Expire(owner, turns[:TURNS_AN_OPERATION], statements, folded_seq)
+        yield Expire(owner, turns[:TURNS_AN_OPERATION], statements, folded_seq, cold=cold)
         for part in parts(turns[TURNS_AN_OPERATION:], TURNS_AN_OPERATION):
-            yield Expire(owner, part, (), folded_seq)
+            yield Expire(owner, part, (), folded_seq, cold=cold)
 
 
 class Expire(Operation):
     """Remove what of an owner's has expired: turns, of others the fields, values of facts, summaries.
 
-    `folded_seq`: up to where the log was folded when these were found. Gives how many records that took.
+    `folded_seq`: up to where the log was folded when these were found; `cold`: the turns were cold then. Gives how
+    many records that took.
     """
 
-    def __init__(self, owner: str, turns: Sequence[int], statements: Sequence[Due], folded_seq: int) -> None:
-        self.owner, self.turns, self.statements, self.folded_seq = owner, turns, statements, folded_seq
+    def __init__(
+        self, owner: str, turns: Sequence[int], statements: Sequence[Due], folded_seq: int, *, cold: bool = False
+    ) -> None:
+        self.owner, self.turns, self.statements = owner, turns, statements
+        self.folded_seq, self.cold = folded_seq, cold
         self.weight = len(turns) + len(statements)
 
     def prepare(self, draft: Draft) -> int:
@@ -132,7 +172,7 @@ class Expire(Operation):
     def _stored(self, shard: Shard, block: Block | None) -> list[Turn]:
         """Those that are still there."""
         if block is None:
-            return shard.table.turns(self.owner, self.turns)
+            return (shard.cold.read if self.cold else shard.table.turns)(self.owner, self.turns)
         turns = shard.turns(self.owner, self.turns)
         return [turn for turn in turns if block.find(turn.session, turn.id) == turn.seq]
 

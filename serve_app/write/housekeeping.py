@@ -18,8 +18,10 @@ from typing import Protocol
 import msgspec
 
 from serve_app.errors import NotFound, StorageTrouble, StoreUnavailable
+from serve_app.records import Erasure
+from serve_app.stores.log import ShardLog
 from serve_app.write.commit import Draft, Operation, ShardWriter
-from serve_app.write.erasing import CloseErasure
+from serve_app.write.erasing import CloseErasure, RenewErasure
 from serve_app.write.fold import fold
 from serve_app.write.shard import Shard
 
@@ -132,9 +134,12 @@ class Housekeeper:
             folded = fold(self._writers[number].shard)
             self._writers[number].shard.table.sync()
             self._upkeep[number].folded_at = time.monotonic()
+        self._drop_segments(number)
+        return folded
+
+    def _drop_segments(self, number: int) -> None:
         while self._writers[number].submit(DropSegments()).result()[0] == SEGMENTS_A_DROP:
             continue
-        return folded
 
     def purge_now(self, number: int) -> None:
         """Fold, then rewrite the table's files without what was erased."""
@@ -246,15 +251,26 @@ class Housekeeper:
         return any(erasure.completed_at is None for erasure in list(shard.erasures.values()))
 
     def _finish_erasures(self, number: int, shard: Shard) -> bool:
-        """Those that were running before the purge are done after it. False where the cold store does not answer."""
+        """Those that were running before the purge are done after it. False where they have to wait."""
         running = [erasure for erasure in list(shard.erasures.values()) if erasure.completed_at is None]
         if shard.purge_due:
             self.purge_now(number)
         if not self._cold_purged(number, shard.folded_seq):
             return False
+        if not self._names_dropped(number, running[0]):
+            return False
         for erasure in running:
             self._writers[number].submit(CloseErasure(erasure)).result()
         return True
+
+    def _names_dropped(self, number: int, running: Erasure) -> bool:
+        """Whether the log has let go of the folded segments that say who was erased. Not while a backup copies them."""
+        log = self._writers[number].shard.log
+        if not isinstance(log, ShardLog) or log.hold.held:
+            return False
+        self._writers[number].submit(RenewErasure(running)).result()  # the newest segment is never dropped
+        self._drop_segments(number)
+        return not log.hold.held
 
     def _purge_is_due(self, number: int, shard: Shard) -> bool:
         return shard.purge_due and time.monotonic() - self._upkeep[number].purged_at > self._options.purge_every_s

@@ -85,6 +85,26 @@ class PolicyNow(NamedTuple):
         return [(tier, alive_at + seconds * SECOND_US) for tier, seconds in lives if seconds is not None]
 
 
+class Looked(NamedTuple):
+    """What is remembered of a look at an owner, and of how the table stood."""
+
+    policy: LifecyclePolicy
+    due_at: int
+    folded_seq: int
+    newest_at: int
+    """When the newest turn came that was there: what has come since came later."""
+
+    def next_at(self, in_force: PolicyNow, tier: int, rev: int) -> int:
+        """When the next one is worth while, with turns in this tier whose newest state is this one."""
+        if in_force.policy != self.policy:
+            return 0
+        if rev <= self.folded_seq:
+            return self.due_at
+        if tier != HOT:
+            return 0  # written anew, and so back from the cold: as old as it ever was
+        return min(self.due_at, in_force.due_at(self.newest_at, HOT))
+
+
 class Seen(NamedTuple):
     """What one look at an owner or a session did, and when the next one is worth while; 0: at the next round."""
 
@@ -110,7 +130,7 @@ class Demote:
         self._noted = noted
         self._segmentation = segmentation
         self._left: dict[int, list[str]] = {}  # owners of a shard that this round has still to look at
-        self._due: dict[str, tuple[LifecyclePolicy, int]] = {}
+        self._looked: dict[str, Looked] = {}
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
         if not self._left.get(number):
@@ -128,21 +148,24 @@ class Demote:
     def _candidates(self, shard: Shard) -> list[str]:
         """Owners with a turn that came long enough ago to be in a colder tier than it is in, and that may be due."""
         found: set[str] = set()
-        for (owner, tier), came in shard.table.oldest().items():
-            in_force = self._in_force(owner)
-            policy, due_at = self._due.get(owner, (in_force.policy, 0))
-            if in_force.tier(came) > tier and (due_at <= in_force.now or policy != in_force.policy):
+        for (owner, tier), (came, rev) in shard.table.oldest().items():
+            in_force, looked = self._in_force(owner), self._looked.get(owner)
+            next_at = looked.next_at(in_force, tier, rev) if looked else 0
+            if in_force.tier(came) > tier and next_at <= in_force.now:
                 found.add(owner)
         return sorted(found)
 
     def _tend_owner(self, writer: ShardWriter, owner: str) -> int:
         shard, in_force = writer.shard, self._in_force(owner)
         alive = _last_alive(shard, owner, self._noted[shard.number])
-        sessions = grouped((age.session, age) for age in shard.table.ages(owner))
+        folded_seq, found = shard.folded_seq, shard.table.ages(owner)
+        newest_at = max((age.arrived_at for age in found), default=0)
+        sessions = grouped((age.session, age) for age in found)
         seen = [self._tend_session(writer, owner, name, ages, alive, in_force) for name, ages in sessions.items()]
-        if len(self._due) > OWNERS_REMEMBERED_MAX:
-            self._due.clear()
-        self._due[owner] = in_force.policy, min((one.due_at for one in seen), default=0)
+        if len(self._looked) > OWNERS_REMEMBERED_MAX:
+            self._looked.clear()
+        due_at = min((one.due_at for one in seen), default=0)
+        self._looked[owner] = Looked(in_force.policy, due_at, folded_seq, newest_at)
         return sum(one.moved for one in seen)
 
     def _tend_session(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import msgspec
 
 from serve_app import paths
 from serve_app.core import SECOND_US, FieldExpiry, ToolCall, Turn
-from serve_app.errors import InvalidRequest, NotFound, QuotaExceeded
+from serve_app.errors import InvalidRequest, NotFound, QuotaExceeded, StorageTrouble
 from serve_app.records import (
     SessionGone,
     TurnGone,
@@ -27,6 +28,12 @@ from serve_app.write.commit import Draft, Operation
 
 WEIGHT_BYTES = 16_384
 """A turn weighs one more for each so many bytes, so that the queue is bounded in memory, too."""
+
+CONFLICT = "id_conflict: this id is stored with other content"
+UNREAD = "store_unavailable: this id is that of a cold turn, which cannot be read now to compare them: send it again"
+
+Stored = Mapping[str, tuple[int, Turn | Stub]]
+"""Turns by id, with their seqs."""
 
 _ids = random.Random()
 """Seeded by the system once: asking it for each turn costs a call that lets go of the interpreter's lock."""
@@ -113,7 +120,7 @@ class AppendTurns(Operation):
         self.weight = sum(1 + (len(turn.content) + len(turn.data or b"")) // WEIGHT_BYTES for turn in turns)
 
     def prepare(self, draft: Draft) -> list[ItemResult]:
-        stored = self._stored(draft)
+        stored = self._with_cold_contents(draft, self._stored(draft))
         results = [self._append(draft, stored, turn) for turn in self.turns]
         if self.turns_max is not None and any(result.status == "stored" for result in results):
             self._require_room(draft, self.turns_max)
@@ -125,7 +132,7 @@ class AppendTurns(Operation):
         if draft.shard.block(self.owner).total_turns + new > turns_max:
             raise QuotaExceeded(f"this user may hold {turns_max} turns")
 
-    def _stored(self, draft: Draft) -> dict[str, tuple[int, Turn | Stub]]:
+    def _stored(self, draft: Draft) -> Stored:
         """The stored turns that these would repeat, by id, with their seqs; read at once: they may lie in the table."""
         block = draft.shard.block(self.owner)
         ids = {turn.id: block.find(self.session, turn.id) for turn in self.turns if turn.id is not None}
@@ -133,20 +140,35 @@ class AppendTurns(Operation):
         held = draft.shard.held(self.owner, list(seqs)) if seqs else {}
         return {seqs[seq]: (seq, turn) for seq, turn in held.items()}
 
-    def _append(self, draft: Draft, stored: Mapping[str, tuple[int, Turn | Stub]], new: NewTurn) -> ItemResult:
+    def _with_cold_contents(self, draft: Draft, stored: Stored) -> Stored:
+        """Contents in place of the stubs that do not tell: fields may have gone since, or the policy was another.
+
+        The cold store is asked once, for no more than this append repeats. A stub stays where it does not answer.
+        """
+        pairs = [(stored[turn.id], turn) for turn in self.turns if turn.id is not None and turn.id in stored]
+        doubtful = {
+            seq
+            for (seq, one), turn in pairs
+            if isinstance(one, Stub) and not one.expired(draft.now) and not self._repeats(one, turn)
+        }
+        if not doubtful:
+            return stored
+        with suppress(StorageTrouble):
+            return {**stored, **{turn.id: (turn.seq, turn) for turn in draft.shard.turns(self.owner, sorted(doubtful))}}
+        return stored
+
+    def _append(self, draft: Draft, stored: Stored, new: NewTurn) -> ItemResult:
         existing = self._existing(draft, stored, new.id)
         if new.id is not None and existing is not None:
             seq, turn_or_stub = existing
             if self._repeats(turn_or_stub, new):
                 return ItemResult(new.id, seq, "duplicate")
-            return ItemResult(new.id, seq, "rejected", "id_conflict: this id is stored with other content")
+            return ItemResult(new.id, seq, "rejected", UNREAD if isinstance(turn_or_stub, Stub) else CONFLICT)
         turn = self._turn(draft, new)
         draft.add(TurnPut(self.owner, turn))
         return ItemResult(turn.id, turn.seq, "stored")
 
-    def _existing(
-        self, draft: Draft, stored: Mapping[str, tuple[int, Turn | Stub]], turn_id: str | None
-    ) -> tuple[int, Turn | Stub] | None:
+    def _existing(self, draft: Draft, stored: Stored, turn_id: str | None) -> tuple[int, Turn | Stub] | None:
         """The turn that has this id. One that has expired is there for nobody: it goes, and leaves its id."""
         if turn_id is None:
             return None

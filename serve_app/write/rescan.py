@@ -22,6 +22,7 @@ from serve_app.policies import PrivacyLevel, PrivacyPolicy
 from serve_app.records import FactGone, FactPut, TurnPut
 from serve_app.stores.policy_file import PolicyFile, PrivacyFloor
 from serve_app.stores.private_file import PrivateFile
+from serve_app.stores.rows import pseudonym
 from serve_app.write.commit import Draft, Operation, ShardWriter
 from serve_app.write.redaction import redacted_fact, redacted_turn
 from serve_app.write.shard import Shard
@@ -38,9 +39,12 @@ EVERY_S = 1.0
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """How far a shard is: every owner before `owner`, and of that one every turn up to `seq`."""
+    """How far a shard is: every owner before `place`, and of the one there every turn up to `seq`.
 
-    owner: str = ""
+    Owners come in the order of their pseudonyms: so no file names one, who may be erased meanwhile.
+    """
+
+    place: str = ""
     seq: int = -1
     done: bool = False
     turns: int = 0
@@ -161,14 +165,14 @@ class Rescan:
         """Owner after owner, for a bounded time."""
         owners = self._owners_of(writer.shard, tenant, progress.changes)
         ends = time.monotonic() + self._tend_s
-        at = bisect.bisect_left(owners, cursor.owner)
+        at = bisect.bisect_left(owners, cursor.place, key=pseudonym)
         try:
             while at < len(owners):
-                if owners[at] != cursor.owner:
-                    cursor = replace(cursor, owner=owners[at], seq=-1)
-                cursor, more = _redact_part(writer, progress.level, cursor)
+                if pseudonym(owners[at]) != cursor.place:
+                    cursor = replace(cursor, place=pseudonym(owners[at]), seq=-1)
+                cursor, more = _redact_part(writer, owners[at], progress.level, cursor)
                 at += not more
-                cursor = cursor if more or at == len(owners) else replace(cursor, owner=owners[at], seq=-1)
+                cursor = cursor if more or at == len(owners) else replace(cursor, place=pseudonym(owners[at]), seq=-1)
                 if time.monotonic() >= ends:
                     break
         except Overloaded:
@@ -179,13 +183,14 @@ class Rescan:
         key = (shard.number, tenant, changes)
         if key not in self._owners:
             start = tenant + OWNER_SEPARATOR
-            self._owners[key] = shard.owners(start, tenant + chr(ord(OWNER_SEPARATOR) + 1))
+            found = shard.owners(start, tenant + chr(ord(OWNER_SEPARATOR) + 1))
+            self._owners[key] = sorted(found, key=pseudonym)
         return self._owners[key]
 
 
-def _redact_part(writer: ShardWriter, level: PrivacyLevel, cursor: Cursor) -> tuple[Cursor, bool]:
+def _redact_part(writer: ShardWriter, owner: str, level: PrivacyLevel, cursor: Cursor) -> tuple[Cursor, bool]:
     """The owner's next turns, and after the last of them its facts; gives whether there are more."""
-    shard, owner = writer.shard, cursor.owner
+    shard = writer.shard
     block = shard.block(owner)
     with block.lock:
         seqs = sorted(seq for index in block.sessions.values() for seq in index.seqs if seq > cursor.seq)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from serve_app.core import Summary
+from serve_app.core import Owner, Summary
 from serve_app.errors import Fenced, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.lance import RecordTable
@@ -16,6 +17,7 @@ from serve_app.stores.rows import pseudonym
 from serve_app.write.derived import PutSummary
 from serve_app.write.erasing import EraseUser
 from serve_app.write.facts import DeleteFact, PutFact
+from serve_app.write.hits import PutHits
 from serve_app.write.housekeeping import SEGMENTS_A_DROP, FoldOptions
 from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn
 from tests.write.shards import ANN, BOB, OneShard, wait_until
@@ -256,3 +258,28 @@ def test_many_folded_segments_go_in_bites(shard: OneShard) -> None:
     assert shard.shard.log.segment_count <= 2
     shard.restart()
     assert len(shard.contents(ANN, "a")) == SEGMENTS_A_DROP * 2 + 10
+
+
+def test_no_file_names_the_user_once_the_erasure_is_done(shard: OneShard) -> None:
+    """Nothing is written after it: the record of the erasure itself would be in the newest segment of the log."""
+    named = Owner("acme", "wq8unmistakable").key
+    shard.say_as(named, "a", "1", "words")
+    shard.do(PutHits(named, {shard.block(named).sessions["a"].seqs[0]: 1}))
+    shard.do(EditTurn(named, "a", "1", "other words", None))
+    shard.fold()
+    erasure = shard.do(EraseUser(named, "acme"))
+    assert shard.files_with("wq8unmistakable")
+    shard.housekeeper(BUSY)
+    wait_until(erased(shard, erasure.id))
+    assert shard.files_with("wq8unmistakable") == []
+
+
+def test_an_erasure_waits_while_the_segments_that_name_the_user_are_held(shard: OneShard) -> None:
+    erasure = started_erasure(shard)
+    with shard.shard.log.hold.holding():
+        shard.housekeeper(BUSY)
+        wait_until(lambda: not shard.shard.purge_due)
+        time.sleep(0.2)
+        assert shard.shard.erasures[erasure.id].state == "running"
+    wait_until(erased(shard, erasure.id))
+    assert_gone(shard)

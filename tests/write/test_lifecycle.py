@@ -14,7 +14,7 @@ from serve_app.write.erasing import EraseUser
 from serve_app.write.hits import HITS_KEPT_MAX, NOTED_MAX, Noted, WriteHits, newest
 from serve_app.write.housekeeping import FoldOptions
 from serve_app.write.lifecycle import Demote, MoveTurns
-from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, NewTurn
+from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
 from tests.write.shards import ANN, BOB, CAT, OneShard, wait_until
 
 DAY = DAY_S * 1_000_000
@@ -277,5 +277,49 @@ def test_owners_with_nothing_due_are_not_looked_at_again_until_something_is(
     ageing.demote()
     assert len(looks) == 2
     ageing.later(1.1)
+    ageing.demote()
+    assert ageing.tiers() == [2] * 6
+
+
+def test_turns_that_came_after_a_look_go_in_time(ageing: Ageing) -> None:
+    """All that was there then is cold, or is kept for long by a hit."""
+    spoken(ageing)
+    ageing.later(31)
+    ageing.demote()
+    assert ageing.tiers() == [2] * 6
+    ageing.demote()
+    ageing.shard.say(ANN, "new", "another time", "another word")
+    ageing.shard.fold()
+    ageing.demote()
+    assert ageing.tiers(session="new") == [0] * 2
+    ageing.later(8)
+    ageing.demote()
+    assert ageing.tiers(session="new") == [1] * 2
+
+
+def test_turns_that_came_after_others_left_memory_go_in_time(ageing: Ageing) -> None:
+    """Those others are not due for weeks."""
+    spoken(ageing)
+    ageing.later(8)
+    ageing.demote()
+    ageing.later(2)
+    ageing.shard.say(ANN, "new", "another time")
+    ageing.shard.fold()
+    ageing.later(6.9)
+    ageing.demote()
+    assert (ageing.tiers(), ageing.tiers(session="new")) == ([1] * 6, [0])
+    ageing.later(0.2)
+    ageing.demote()
+    assert (ageing.tiers(), ageing.tiers(session="new")) == ([1] * 6, [1])
+
+
+def test_a_cold_turn_that_is_edited_goes_cold_again(ageing: Ageing) -> None:
+    spoken(ageing)
+    ageing.later(31)
+    ageing.demote()
+    turn = next(iter(ageing.shard.shard.turns(ANN, ageing.shard.block(ANN).sessions["a"].seqs[:1])))
+    ageing.shard.do(EditTurn(ANN, "a", turn.id, "edited", None))
+    ageing.shard.fold()
+    assert ageing.tiers() == [1] + [2] * 5
     ageing.demote()
     assert ageing.tiers() == [2] * 6

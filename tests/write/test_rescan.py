@@ -9,7 +9,9 @@ import pytest
 
 from serve_app.core import Summary
 from serve_app.stores.policy_file import PolicyFile
+from serve_app.stores.rows import pseudonym
 from serve_app.write.derived import PutSummary
+from serve_app.write.erasing import EraseUser
 from serve_app.write.facts import PutFact
 from serve_app.write.operations import AppendTurns, EditTurn, NewTurn
 from serve_app.write.redaction import redacted_turn
@@ -155,3 +157,26 @@ def test_data_calls_and_metadata_follow_too(shard: OneShard, policies: PolicyFil
     assert turn is not None
     assert turn.data == b'{"id":%d,"mail":"[email]"}' % 2**70
     assert turn.metadata == {"from": "[email]", "n": 1}
+
+
+def test_its_file_names_no_user(shard: OneShard, policies: PolicyFile, tmp_path: Path) -> None:
+    """A user may be erased while it goes on, and after it."""
+    written(shard)
+    tighten(policies)
+    file = tmp_path / "rescan.json"
+    while Rescan(policies, tmp_path, 1, tend_s=0).tend(0, shard.writer):
+        assert "ann" not in file.read_text()
+        assert "bob" not in file.read_text()
+    assert Rescan(policies, tmp_path, 1).state("acme")["turns_redacted"] == 3
+
+
+def test_an_owner_erased_on_the_way_is_passed_over(shard: OneShard, policies: PolicyFile, tmp_path: Path) -> None:
+    written(shard)
+    tighten(policies)
+    Rescan(policies, tmp_path, 1, tend_s=0).tend(0, shard.writer)
+    first = min((ANN, BOB), key=pseudonym)
+    shard.do(EraseUser(first, "acme"))
+    rescanned(Rescan(policies, tmp_path, 1), shard)
+    left = shard.contents(ANN, "a") + shard.contents(BOB, "b")
+    assert len(left) == (1 if first == ANN else 3)
+    assert not any(MAIL in content for content in left)
