@@ -234,7 +234,7 @@ def test_what_has_expired_hides_nothing_that_lives_outside_memory(small: Running
     small.append(user, "s", living, wait="indexed")
     tell(small, user, range(2 * RESIDENT))
     small.fold()
-    said = small.found(user, "kumquat", now="2099-01-01T00:00:00Z", mode=mode, k=1 if mode != "dense" else 60)
+    said = small.found(user, "kumquat", now="2099-01-01T00:00:00Z", mode=mode, k=60)
     assert living in said
     assert "kumquat kumquat" not in said
 
