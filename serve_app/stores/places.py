@@ -32,6 +32,10 @@ WHOLE_BYTES = 8 << 20
 """Files of a bucket that are smaller are put in one request, and are in memory as a whole meanwhile."""
 
 TEMP_SUFFIX = ".tmp"
+
+URI_SHOWN = 200
+"""Characters of an address that an error tells."""
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -69,9 +73,15 @@ def read(place: Place, path: str) -> bytes:
 
 
 def open_place(uri: str, options: Mapping[str, str]) -> Place:
-    """The place at a plain path, `file:///path`, or a bucket such as `s3://bucket/prefix`. Makes nothing."""
-    folder = local_folder(uri)
-    return ObjectPlace(open_object_store(uri, options)) if folder is None else DiskPlace(folder)
+    """The place at a plain path, `file:///path`, or a bucket such as `s3://bucket/prefix`. Makes nothing.
+
+    Raises StoreUnavailable for what is no address.
+    """
+    try:
+        folder = local_folder(uri)
+        return ObjectPlace(open_object_store(uri, options)) if folder is None else DiskPlace(folder)
+    except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long a name, links in a circle
+        raise StoreUnavailable(f"{uri[:URI_SHOWN]!r} is no place for files: {error}") from error
 
 
 class DiskPlace:
