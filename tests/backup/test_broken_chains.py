@@ -94,7 +94,7 @@ def test_what_others_need_is_no_leftover_even_without_its_manifest(
 def test_a_damaged_manifest_is_said_where_it_was_asked_for_and_told_where_it_was_not(
     chain: tuple[Running, str, str], tmp_path: Path
 ) -> None:
-    running, full, incremental = chain
+    _, full, incremental = chain
     place = DiskPlace(tmp_path / "backups")
     damage(tmp_path / "backups", incremental)
     with pytest.raises(Unreadable, match=f"the manifest of backup {incremental} is damaged"):
