@@ -13,6 +13,7 @@ from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_BUDGET_TOKENS = 2_000
+PORT_MAX = 65_535
 PORT_WAIT_S = 10.0
 """A service that was just killed may hold its port for some seconds."""
 
@@ -98,7 +99,7 @@ def _version() -> str:
 def _serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", type=Path, required=True, help="folder of the store; made if it is not there")
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (0.0.0.0: every interface)")
-    command.add_argument("--port", type=int, default=8000, help="port to listen on")
+    command.add_argument("--port", type=_port, default=8000, help="port to listen on")
     command.add_argument("--port-wait", type=float, default=PORT_WAIT_S, help="seconds to wait for a port in use")
     command.add_argument("--engine", choices=("ray", "local"), default="ray", help="Ray Serve, or one process")
     command.add_argument("--config", type=Path, help="TOML file of settings")
@@ -208,7 +209,9 @@ def _core(command: argparse.ArgumentParser) -> None:
     command.add_argument("--key", help="its API key; else MEMSTRATA_KEY")
     command.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers (docs/performance.md)")
     command.add_argument("--infinity", metavar="PROGRAM", help="infinity_emb, to compare embeddings with")
-    command.add_argument("--port", type=int, default=0, help="first of the ports that are used (0: any that are free)")
+    command.add_argument(
+        "--port", type=_port, default=0, help="first of the ports that are used (0: any that are free)"
+    )
     command.add_argument("--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not how fast")
     command.add_argument("--bars", action="store_true", help="exit 1 if a bar is missed")
     _json(command).set_defaults(command="bench core")
@@ -227,11 +230,17 @@ def _scale(command: argparse.ArgumentParser) -> None:
         help="what is measured, in this order",
     )
     command.add_argument("--data", type=Path, help="folder that stays, with scale.json; else one that goes")
-    command.add_argument("--port", type=int, default=0, help="first port that may be used (0: any that is free)")
+    command.add_argument("--port", type=_port, default=0, help="first port that may be used (0: any that is free)")
     command.add_argument(
         "--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not at what cost"
     )
     _json(command).set_defaults(command="bench scale")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 to {PORT_MAX}")
+    return int(text)
 
 
 def _engines(text: str) -> tuple[str, ...]:

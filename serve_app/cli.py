@@ -43,6 +43,7 @@ class UsageError(MemstrataError):
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
+        _refuse_unreadable(args)
         return COMMANDS[args.command](args)
     except MemstrataError as error:
         _note(f"memstrata: {error}")
@@ -50,6 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _note("interrupted")
         return 130
+
+
+def _refuse_unreadable(args: argparse.Namespace) -> None:
+    """Texts are sent and shown as UTF-8; a path may hold any bytes."""
+    for name, value in vars(args).items():
+        if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            raise UsageError(f"{name}: this is no text in UTF-8")
 
 
 def serve(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ from serve_app.backup.verify import verify
 from serve_app.client.http import Client, Unreachable
 from serve_app.config import Settings, load_settings
 from serve_app.errors import InvalidRequest, MemstrataError, StoreUnavailable
+from serve_app.stores.addresses import given_address
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.places import DiskPlace, open_place
 from serve_app.stores.segments_object import open_segments
@@ -110,7 +112,7 @@ def _other_address(folder: Path, error: Unreachable) -> str:
 
 
 def _offline(settings: Settings, to: str | None, kind: Any, shown: Bar) -> Done:
-    uri = to or settings.backup.uri
+    uri = settings.backup.uri if to is None else given_address(to, settings.layout.folder)
     if not uri:
         raise InvalidRequest("where to? give --to, or set [backup] uri")
     place, layout = open_place(uri, settings.backup_connection), settings.layout
@@ -125,7 +127,7 @@ def _offline(settings: Settings, to: str | None, kind: Any, shown: Bar) -> Done:
 
 
 def _of_manifest(made: Manifest) -> dict[str, Any]:
-    first, last = made.reachable
+    span = made.reachable
     return {
         "id": made.begun.id,
         "kind": made.begun.kind,
@@ -133,7 +135,7 @@ def _of_manifest(made: Manifest) -> dict[str, Any]:
         "state": "finished",
         "bytes": made.total_bytes,
         "own_bytes": made.own_bytes,
-        "reachable": {"from": format_time(first), "until": format_time(last)},
+        "reachable": None if span is None else {"from": format_time(span[0]), "until": format_time(span[1])},
     }
 
 
@@ -156,12 +158,14 @@ def _online(client: Client, to: str | None, kind: str, shown: Bar) -> Done:
 
 
 def _backed_up(uri: str, made: dict[str, Any]) -> Done:
-    span = made["reachable"]
-    text = (
-        f"backup {made['id']} ({made['kind']}) at {uri}: {made['own_bytes']:,} bytes copied of {made['bytes']:,}\n"
-        f"a restore can go to any moment from {span['from']} until {span['until']}"
-    )
-    return Done(made, text)
+    copied = f"backup {made['id']} ({made['kind']}) at {uri}: {made['own_bytes']:,} bytes copied of {made['bytes']:,}"
+    return Done(made, f"{copied}\n{_span_told(made['reachable'])}")
+
+
+def _span_told(span: dict[str, str] | None) -> str:
+    if span is None:
+        return "a restore gives each shard as it was copied; there is no one moment that all of them reach (--at)"
+    return f"a restore can go to any moment from {span['from']} until {span['until']}"
 
 
 # ---- restore
@@ -169,9 +173,12 @@ def _backed_up(uri: str, made: dict[str, Any]) -> Done:
 
 def restore(args: argparse.Namespace, key: str | None, shown: Bar) -> Done:
     settings = load_settings(args.data, args.config)
-    place = open_place(args.source, settings.backup_connection)
+    place = open_place(given_address(args.source), settings.backup_connection)
     at = None if args.at is None else parse_time(args.at, "--at")[0]
-    chosen = choose(place, args.backup, at)
+    unreadable: list[str] = []
+    chosen = choose(place, args.backup, at, unreadable.append)
+    for newer in unreadable:
+        print(f"backup {newer} is newer, but damaged: it is passed over", file=sys.stderr)
     wanted = [segment.file.size for shard in chosen.shards for segment in until(shard, at)]
     tables = [file.size for shard in chosen.shards for table in shard.tables for file in table.files]
     _expect(shown)(sum(wanted) + sum(tables) + sum(file.size for file in chosen.small))
@@ -181,6 +188,7 @@ def restore(args: argparse.Namespace, key: str | None, shown: Bar) -> Done:
         "backup": made["id"],
         "at": None if at is None else format_time(at),
         "reachable": made["reachable"],
+        "passed_over": unreadable,
         "data": str(args.data),
         "shards": [{"shard": number, "seq": seq} for number, seq in enumerate(done.seqs)],
         "files": done.files,
@@ -188,15 +196,21 @@ def restore(args: argparse.Namespace, key: str | None, shown: Bar) -> Done:
     }
     text = (
         f"restored {made['id']} into {args.data}: {done.files} files, {done.bytes:,} bytes, checksums right\n"
-        f"state as of {result['at'] or made['reachable']['until']}; keys are those of the backup"
+        f"state as of {result['at'] or _end_of(made)}; keys are those of the backup"
     )
     return Done(result, text)
+
+
+def _end_of(made: dict[str, Any]) -> str:
+    return str(made["reachable"]["until"]) if made["reachable"] else "when each shard was copied"
 
 
 # ---- verify
 
 
 def verify_store(args: argparse.Namespace, key: str | None, shown: Bar) -> Done:
+    if args.backup is not None and args.against is None:
+        raise InvalidRequest("--backup says which one of --against: name the address of the backups with it")
     layout, report = load_settings(args.data, args.config).layout, Report()
     verify(layout, report, _step(shown), _expect(shown))
     if args.url is not None:
@@ -242,7 +256,7 @@ def _other_store(args: argparse.Namespace) -> Iterator[Layout]:
     if "://" not in args.against and (folder / "store.json").exists():
         yield load_settings(folder, args.against_config).layout
         return
-    place = open_place(args.against, load_settings(args.data, args.config).backup_connection)
+    place = open_place(given_address(args.against), load_settings(args.data, args.config).backup_connection)
     chosen = choose(place, args.backup, None)
     scratch = Path(tempfile.mkdtemp(prefix="memstrata-verify-"))
     try:
@@ -257,9 +271,11 @@ def _other_store(args: argparse.Namespace) -> Iterator[Layout]:
 
 
 def repair_store(args: argparse.Namespace, key: str | None, shown: Bar) -> Done:
+    layout = load_settings(args.data, args.config).layout
+    layout.shape()  # before the lock, which would make the folder
     lock = lock_folder(args.data)
     try:
-        return _repair(load_settings(args.data, args.config).layout, args.shard, args.yes)
+        return _repair(layout, args.shard, args.yes)
     finally:
         os.close(lock)
 

@@ -171,6 +171,37 @@ def test_help_does_not_show_the_key(capsys, monkeypatch):
     assert "ms_secret" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "x", ""])
+def test_a_port_that_is_none_is_exit_2(capsys, tmp_path, port):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["serve", "--data", str(tmp_path / "d"), f"--port={port}"])
+    assert end.value.code == 2
+    assert "is no port: a number from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["kéy", "k\ny"])
+def test_a_key_that_no_header_can_hold_is_said(capsys, tmp_path, key):
+    for words in (["backup"], ["search", "--user", "u", "x"]):
+        assert cli.main([*words, "--url", "http://127.0.0.1:9", "--key", key]) == 1
+        assert "keys are of printable ASCII characters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["search", "context"])
+def test_a_text_that_is_not_utf_8_is_said(capsys, command):
+    words = [command, "--url", "http://127.0.0.1:9", "--key", "k", "--user", "u", "a\udcffb"]
+    assert cli.main(words) == 1
+    assert "query: this is no text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_replica_of_a_folder_without_a_store_ends_and_says_so(capsys, tmp_path):
+    (tmp_path / "w").mkdir()
+    config = tmp_path / "memstrata.toml"
+    config.write_text('[encoder]\nmodel = "hash"\n')
+    words = ["serve", "--engine", "local", "--data", tmp_path / "r", "--port", "0", "--config", config]
+    assert cli.main([*map(str, words), "--follow", str(tmp_path / "w")]) == 1
+    assert "store.json is not there" in capsys.readouterr().err
+
+
 @pytest.fixture
 def serve(tmp_path):
     """Runs a service of the hash encoder until it has said how it is stopped; gives what it said, after SIGTERM."""

@@ -13,6 +13,7 @@ from serve_app.api.http import BodyDecoder, Request, Response, json_response
 from serve_app.api.ids import identifier, integer
 from serve_app.api.schemas import PAGE_USERS_DEFAULT, PAGE_USERS_MAX, BackupIn, KeyIn, MaintenanceIn
 from serve_app.api.showing import shown_backup
+from serve_app.api.times import format_time
 from serve_app.errors import Forbidden
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -47,7 +48,8 @@ class AdminRoutes:
         who.require_operator("a backup holds every tenant's data: only an operator makes one")
         body = await _backup(request.body)
         begun = await asyncio.to_thread(self._operator.begin_backup, body.kind, body.uri)
-        return json_response({"id": begun.id, "kind": begun.kind, "base": begun.base, "state": "running"}, 202)
+        shown = {"id": begun.id, "kind": begun.kind, "base": begun.base, "state": "running"}
+        return json_response(shown | {"begun_at": format_time(begun.begun_at)}, 202)
 
     async def list_backups(self, who: Principal, request: Request) -> Response:
         """An admin sees that there are backups, and until when; what they hold of other tenants is not its matter."""
@@ -85,6 +87,8 @@ class AdminRoutes:
         return json_response(shown | ({"next": users[-1]} if more else {}))
 
     async def get_policy(self, who: Principal, request: Request) -> Response:
+        if request.path[0] in OF_SERVICE and who.role != "operator":
+            raise Forbidden("this policy is the service's: only an operator sees it")
         policy = await asyncio.to_thread(self._policies.get, who.tenant, request.path[0])
         shown = {"name": request.path[0], "policy": msgspec.to_builtins(policy)}
         if isinstance(policy, PrivacyPolicy):

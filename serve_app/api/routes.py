@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from serve_app.api.schemas import (
 )
 from serve_app.api.times import format_time
 from serve_app.core import Owner
-from serve_app.errors import InvalidRequest, NotSupported
+from serve_app.errors import InvalidRequest, NotSupported, StorageTrouble
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
@@ -197,7 +198,9 @@ class Routes:
 
     async def get_erasure(self, who: Principal, request: Request) -> Response:
         erasure, shard = self._memory.erasure(who.tenant, who.user, request.path[0])
-        backups = await asyncio.to_thread(self._operator.backups_holding, erasure.completed_at)
+        backups: Sequence[tuple[str, int]] | None = None
+        with suppress(StorageTrouble):  # nobody can say then which there are; the receipt says the rest
+            backups = await asyncio.to_thread(self._operator.backups_holding, erasure.completed_at)
         return json_response(showing.shown_erasure(erasure, self._operator.stuck(shard), backups))
 
     # ---- texts and models

@@ -252,16 +252,24 @@ def _scores(found: Result, explain: bool) -> dict[str, float]:
     return {arm: added for arm, added in zip(ARMS, found.added, strict=False) if added or explain}
 
 
-def shown_erasure(erasure: Erasure, stuck: bool, backups: Sequence[tuple[str, int]] = ()) -> dict[str, Any]:
-    """`stuck`: its shard's files cannot be rewritten. It is tried again, so that what has failed may still be done."""
+def shown_erasure(erasure: Erasure, stuck: bool, backups: Sequence[tuple[str, int]] | None = ()) -> dict[str, Any]:
+    """`stuck`: its shard's files cannot be rewritten. It is tried again, so that what has failed may still be done.
+
+    `backups`: None where their place has not answered yet.
+    """
+    holding = None if backups is None else [{"id": one, "expires_at": format_time(until)} for one, until in backups]
     return {
         "erasure_id": erasure.id,
         "state": "failed" if stuck and erasure.completed_at is None else erasure.state,
         "counts": erasure.counts,
         "requested_at": format_time(erasure.requested_at),
         "completed_at": None if erasure.completed_at is None else format_time(erasure.completed_at),
-        "backups": [{"id": backup, "expires_at": format_time(until)} for backup, until in backups],
+        "backups": holding,
     }
+
+
+def shown_span(span: tuple[int, int] | None) -> dict[str, str] | None:
+    return None if span is None else {"from": format_time(span[0]), "until": format_time(span[1])}
 
 
 def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
@@ -278,9 +286,7 @@ def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
         return shown
     shown["base"] = one.begun.base
     if (done := one.finished) is not None:
-        first, last = done.reachable
-        shown |= {"bytes": done.total_bytes, "own_bytes": done.own_bytes}
-        shown["reachable"] = {"from": format_time(first), "until": format_time(last)}
+        shown |= {"bytes": done.total_bytes, "own_bytes": done.own_bytes, "reachable": shown_span(done.reachable)}
     if (progress := one.progress) is not None:
         shown |= {"copied_bytes": progress.copied_bytes, "planned_bytes": progress.planned_bytes}
         shown |= {"shards": progress.shards, "error": progress.error}

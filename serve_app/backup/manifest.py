@@ -12,6 +12,7 @@ names it.
 
 from __future__ import annotations
 
+import re
 import secrets
 from datetime import UTC, datetime
 from typing import Literal
@@ -25,6 +26,9 @@ FORMAT = 1
 MANIFEST, BEGUN, FILES, SHARDS = "manifest.json", "begun.json", "files", "shards"
 
 Kind = Literal["full", "incremental"]
+
+_MOMENT = "%Y%m%dT%H%M%SZ"
+_ID = re.compile(r"(?P<moment>\d{8}T\d{6}Z)-(?P<kind>full|incremental)-[0-9a-f]{6}")
 
 
 class HeldFile(msgspec.Struct, frozen=True):
@@ -116,16 +120,32 @@ class Manifest(msgspec.Struct, frozen=True):
         return {file.held_by for file in self.files} - {self.begun.id}
 
     @property
-    def reachable(self) -> tuple[int, int]:
-        """The first and the last moment, in microseconds, that a restore of this backup can go to."""
-        first = max(one.folded_at for one in self.shards)
-        return first, max(first, min(one.listed_at for one in self.shards))
+    def reachable(self) -> tuple[int, int] | None:
+        """The first and the last moment, in microseconds, that a restore of this backup can go to.
+
+        None where there is no moment that every shard can give: one was folded after another had been copied.
+        """
+        first, last = max(one.folded_at for one in self.shards), min(one.listed_at for one in self.shards)
+        return (first, last) if first <= last else None
 
 
 def new_id(kind: Kind, now: int) -> str:
     """Sorts by time; never given twice."""
     moment = datetime.fromtimestamp(now / SECOND_US, UTC)
-    return f"{moment:%Y%m%dT%H%M%SZ}-{kind}-{secrets.token_hex(3)}"
+    return f"{moment.strftime(_MOMENT)}-{kind}-{secrets.token_hex(3)}"
+
+
+def begun_by_id(backup: str) -> Begun | None:
+    """What an id tells by itself, of which store it does not; None for what is no id."""
+    match = _ID.fullmatch(backup)
+    if match is None:
+        return None
+    try:
+        moment = datetime.strptime(match["moment"], _MOMENT).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    kind: Kind = "full" if match["kind"] == "full" else "incremental"
+    return Begun(backup, kind, None, "", int(moment.timestamp() * SECOND_US))
 
 
 def shard_file(backup: str, number: int) -> str:

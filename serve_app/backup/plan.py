@@ -22,12 +22,16 @@ class Plan(NamedTuple):
 
 
 def plan(found: Catalogue, kind: Kind, store_id: str, now: int) -> Plan:
-    """An incremental backup without a base is a full one."""
-    base = found.newest() if kind == "incremental" else None
+    """An incremental backup without a sound base is a full one. What another backup needs is neither taken up nor left
+    over: it was finished once.
+    """
+    base = found.base() if kind == "incremental" else None
     kind = "full" if base is None else kind
     base_id = None if base is None else base.id
-    begun = next((one for one in reversed(found.unfinished) if _goes_on(one, kind, base_id, now)), None)
-    leftovers = [one.id for one in found.unfinished if one is not begun]
+    needed = found.needed()
+    unfinished = [one for one in found.unfinished if one.id not in needed]
+    begun = next((one for one in reversed(unfinished) if _goes_on(one, kind, base_id, now)), None)
+    leftovers = [one.id for one in unfinished if one is not begun]
     return Plan(begun or Begun(new_id(kind, now), kind, base_id, store_id, now), base, leftovers)
 
 

@@ -43,13 +43,19 @@ class Restored(NamedTuple):
     bytes: int
 
 
-def choose(place: Place, backup: str | None, at: int | None) -> Manifest:
+def choose(
+    place: Place, backup: str | None, at: int | None, passed_over: Callable[[str], None] = lambda backup: None
+) -> Manifest:
     """The backup of this id; else the newest from which the moment can be reached; else the newest.
 
-    Raises NotFound, InvalidRequest with the moments that can be reached.
+    `passed_over` is told of newer ones that cannot be restored. Raises NotFound, StoreUnavailable for a damaged
+    manifest, InvalidRequest with the moments that can be reached.
     """
     if backup is None:
-        backup = _reaching(look(place, None, {}), at).id
+        found = look(place, None, {})
+        backup = _reaching(found, at).id
+        for newer in _broken_after(found, backup):
+            passed_over(newer)
     try:
         manifest = read_manifest(place, backup)
     except NotFound as error:
@@ -60,21 +66,34 @@ def choose(place: Place, backup: str | None, at: int | None) -> Manifest:
 
 
 def _reaching(found: Catalogue, at: int | None) -> Finished:
-    if not found.finished:
-        raise NotFound("there is no finished backup")
-    reaching = [one for one in found.finished if at is None or _reaches(one.reachable, at)]
+    there = [one for one in found.finished if _there(found, one)]
+    if not there:
+        broken = ", ".join(sorted(one.id for one in (*found.damaged, *(one.begun for one in found.finished))))
+        raise NotFound("there is no finished backup" + (f" that can be restored; damaged: {broken}" if broken else ""))
+    reaching = [one for one in there if at is None or _reaches(one.reachable, at)]
     if not reaching:
-        spans = "; ".join(_span(one.reachable) for one in found.finished)
+        spans = "; ".join(_span(one.reachable) for one in there)
         raise InvalidRequest(f"no backup reaches {_moment(at or 0)}; there are {spans}")
     return reaching[-1]
 
 
-def _reaches(span: tuple[int, int], at: int) -> bool:
-    return span[0] <= at <= span[1]
+def _there(found: Catalogue, one: Finished) -> bool:
+    """A backup that it needs and whose manifest alone is damaged may still have the files."""
+    return one.needs <= {other.id for other in (*(each.begun for each in found.finished), *found.damaged)}
 
 
-def _span(span: tuple[int, int]) -> str:
-    return f"{_moment(span[0])} to {_moment(span[1])}"
+def _broken_after(found: Catalogue, backup: str) -> list[str]:
+    chosen_at = next(one.begun.begun_at for one in found.finished if one.id == backup)
+    broken = [*found.damaged, *(one.begun for one in found.finished if not _there(found, one))]
+    return sorted(one.id for one in broken if one.begun_at > chosen_at)
+
+
+def _reaches(span: tuple[int, int] | None, at: int) -> bool:
+    return span is not None and span[0] <= at <= span[1]
+
+
+def _span(span: tuple[int, int] | None) -> str:
+    return "its own end alone" if span is None else f"{_moment(span[0])} to {_moment(span[1])}"
 
 
 def _moment(at: int) -> str:

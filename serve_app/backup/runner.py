@@ -24,7 +24,7 @@ from serve_app.backup.options import BackupOptions
 from serve_app.backup.plan import Plan, due, plan
 from serve_app.backup.store_id import StoreRecord
 from serve_app.backup.take import Holds, Taker
-from serve_app.errors import InvalidRequest, MemstrataError, Overloaded, StorageTrouble
+from serve_app.errors import InvalidRequest, MemstrataError, NotFound, Overloaded, StorageTrouble, StoreUnavailable
 from serve_app.policies import BackupPolicy, Policies
 from serve_app.stores.places import Place, open_place
 
@@ -36,10 +36,13 @@ POLL_S = 1.0
 LOOK_EVERY_S = 300.0
 """How often the backups' place is listed, for what somebody else has deleted there."""
 
+SILENT_S = 30.0
+"""How long a place that did not answer is not asked again for a mere look: every receipt would wait for it."""
+
 RETRY_S = 60.0
 """After a backup that failed, before the schedule tries again."""
 
-State = Literal["running", "finished", "failed", "interrupted"]
+State = Literal["running", "finished", "failed", "interrupted", "damaged"]
 
 
 @dataclass
@@ -108,6 +111,7 @@ class BackupRunner:
         self._asked: _Asked | None = None
         self._failed: Progress | None = None
         self._found: dict[str, tuple[float, Catalogue]] = {}  # by address: when it was looked at, what was there
+        self._silent: dict[str, tuple[float, str]] = {}  # by address: until when, and what it said
         self._cached: dict[str, catalogue.Cached] = {}
         self._not_before = 0.0
         self._pace = Pace(None)
@@ -125,7 +129,8 @@ class BackupRunner:
         with self._asking:
             if self._asked is not None:
                 raise Overloaded(f"backup {self._asked.plan.begun.id} is running")
-            asked = _Asked(chosen, plan(self._look(chosen), kind, self._store_id, self._clock()))
+            found = self._look(chosen, fresh=True)
+            asked = _Asked(chosen, plan(found, kind, self._store_id, self._clock()))
             self._asked = asked
         self._wake.set()
         return asked.plan.begun
@@ -134,7 +139,8 @@ class BackupRunner:
         """Every backup of this store, oldest first, and the one that failed last."""
         shown: list[Shown] = []
         for found in self._everywhere():
-            shown += [Shown(one.begun, "finished", one, self._expires_at(found, one)) for one in found.finished]
+            shown += [Shown(one.begun, "finished", one, self._expires_at(found, one.begun)) for one in found.finished]
+            shown += [Shown(one, "damaged", expires_at=self._expires_at(found, one)) for one in found.damaged]
             shown += [Shown(one, "interrupted") for one in found.unfinished if one.id != self._at_hand]
         if (failed := self._failed) is not None:
             shown = [one for one in shown if one.begun.id != failed.begun.id]
@@ -152,8 +158,8 @@ class BackupRunner:
         return [
             (one.id, self._expires_at(found, one))
             for found in self._everywhere()
-            for one in found.finished
-            if until is None or one.begun.begun_at < until
+            for one in (*(done.begun for done in found.finished), *found.damaged)
+            if until is None or one.begun_at < until
         ]
 
     @property
@@ -207,10 +213,23 @@ class BackupRunner:
     def _look(self, uri: str, fresh: bool = False) -> Catalogue:
         with self._looking:
             at, found = self._found.get(uri, (-math.inf, Catalogue()))
-            if fresh or time.monotonic() - at >= LOOK_EVERY_S:
+            if not fresh and time.monotonic() - at < LOOK_EVERY_S:
+                return found
+            silent_until, trouble = self._silent.get(uri, (-math.inf, ""))
+            if not fresh and time.monotonic() < silent_until:
+                raise StoreUnavailable(trouble)
+            try:
                 found = catalogue.look(self._place(uri), self._store_id, self._cached.setdefault(uri, {}))
-                self._found[uri] = (time.monotonic(), found)
+            except (StorageTrouble, NotFound) as error:  # no such bucket is no answer, either
+                self._silent = {uri: (time.monotonic() + SILENT_S, str(error))} | self._still_silent(uri)
+                raise StoreUnavailable(str(error)) from error
+            self._silent.pop(uri, None)
+            self._found[uri] = (time.monotonic(), found)
             return found
+
+    def _still_silent(self, but: str) -> dict[str, tuple[float, str]]:
+        now = time.monotonic()
+        return {uri: one for uri, one in self._silent.items() if uri != but and one[0] > now}
 
     def _look_or_remember(self, uri: str) -> Catalogue:
         try:
@@ -220,7 +239,7 @@ class BackupRunner:
                 raise
             return self._found[uri][1]
 
-    def _expires_at(self, found: Catalogue, one: Finished) -> int:
+    def _expires_at(self, found: Catalogue, one: Begun) -> int:
         return found.expires_at(one, self._policy.keep_s)
 
     @property
@@ -258,9 +277,10 @@ class BackupRunner:
             return
         if policy.uri:
             with self._asking:
-                found, now = self._look(policy.uri), self._clock()
-                kind = due(found, policy, now)
+                now = self._clock()
+                kind = due(self._look(policy.uri), policy, now)
                 if kind is not None and self._asked is None:
+                    found = self._look(policy.uri, fresh=True)  # what it stands on may have gone since
                     self._asked = _Asked(policy.uri, plan(found, kind, self._store_id, now))
         if self._asked is None:
             self._let_expired_go()
@@ -304,4 +324,5 @@ class BackupRunner:
             self._failed = asked.progress
         self._asked, self._trouble = None, reason
         self._found = {uri: (-math.inf, found) for uri, (_, found) in self._found.items()}
+        self._cached = {}  # what is damaged may look as it did
         self._not_before = time.monotonic() + RETRY_S

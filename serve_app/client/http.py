@@ -9,7 +9,7 @@ from urllib.parse import quote as percent_encoded
 
 import httpx
 
-from serve_app.errors import MemstrataError
+from serve_app.errors import InvalidRequest, MemstrataError
 
 TRIES = 6
 CONNECT_TRIES = 2
@@ -40,9 +40,14 @@ class Refused(MemstrataError):
 
 
 class Client:
-    """A context manager. Every call gives the answer's JSON or raises Refused or Unreachable."""
+    """A context manager. Every call gives the answer's JSON or raises Refused or Unreachable.
+
+    Raises InvalidRequest for a key that is none.
+    """
 
     def __init__(self, url: str, key: str = "") -> None:
+        if not (key.isascii() and key.isprintable()):
+            raise InvalidRequest("this is no key: keys are of printable ASCII characters")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=REQUEST_S, trust_env=False)

@@ -33,6 +33,9 @@ WHOLE_BYTES = 8 << 20
 
 TEMP_SUFFIX = ".tmp"
 
+URI_SHOWN = 200
+"""Characters of an address that an error tells."""
+
 
 class Blob(NamedTuple):
     """One file: its path below the root, its size in bytes, when it was written (microseconds, the place's clock)."""
@@ -68,9 +71,15 @@ def read(place: Place, path: str) -> bytes:
 
 
 def open_place(uri: str, options: Mapping[str, str]) -> Place:
-    """The place at a plain path, `file:///path`, or a bucket such as `s3://bucket/prefix`. Makes nothing."""
-    folder = local_folder(uri)
-    return ObjectPlace(open_object_store(uri, options)) if folder is None else DiskPlace(folder)
+    """The place at a plain path, `file:///path`, or a bucket such as `s3://bucket/prefix`. Makes nothing.
+
+    Raises StoreUnavailable for what is no address.
+    """
+    try:
+        folder = local_folder(uri)
+        return ObjectPlace(open_object_store(uri, options)) if folder is None else DiskPlace(folder)
+    except (ValueError, OSError, RuntimeError) as error:  # a NUL, too long a name, links in a circle
+        raise StoreUnavailable(f"{uri[:URI_SHOWN]!r} is no place for files: {error}") from error
 
 
 class DiskPlace:

@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from serve_app.errors import InvalidRequest, NotFound
-from serve_app.policies import OF_SERVICE, OF_TENANT, Policy, PrivacyLevel, PrivacyPolicy, looser
+from serve_app.policies import OF_SERVICE, OF_TENANT, BackupPolicy, Policy, PrivacyLevel, PrivacyPolicy, looser
+from serve_app.stores.addresses import checked_address
 from serve_app.stores.private_file import PrivateFile
 
 P = TypeVar("P", bound=Policy)
@@ -37,6 +38,7 @@ class PolicyFile:
     """See `policies.Policies`."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._file = PrivateFile(folder / POLICIES_FILE, Stored, Stored)
         self._decoded: tuple[Stored | None, dict[tuple[str | None, type[Policy]], Policy]] = (None, {})
 
@@ -62,6 +64,8 @@ class PolicyFile:
             policy = msgspec.json.decode(body, type=_kind(name))
         except msgspec.DecodeError as error:
             raise InvalidRequest(f"policy {name}: {error}") from error
+        if isinstance(policy, BackupPolicy) and policy.uri:
+            checked_address(policy.uri, self._folder)
         with self._file.changing() as write:
             stored, raw = self._file.read(), msgspec.Raw(msgspec.json.encode(policy))
             if name in OF_SERVICE:

@@ -103,7 +103,7 @@ def test_a_restore_stopped_anywhere_goes_on_and_no_service_starts_before_it_is_d
             with pytest.raises(InvalidRequest, match="restore is not finished"):
                 Running(into)
             with pytest.raises(InvalidRequest, match="unfinished restore"):
-                Restorer(place, into.layout, Pace(None)).restore(manifest, manifest.reachable[1])
+                Restorer(place, into.layout, Pace(None)).restore(manifest, manifest.shards[0].listed_at)
     assert stops >= 3
     assert restored_equal(stopped, tmp_path / "b")
     with pytest.raises(InvalidRequest, match="not empty"):
@@ -218,3 +218,34 @@ def test_a_backup_that_fails_is_told_and_tried_again(start: Callable[..., Runnin
     (tmp_path / "file").unlink()
     back_up(running)
     assert running.ok("GET", "/readyz", key=None)["degraded"] == []
+
+
+def test_shards_of_different_moments_promise_none(start: Callable[..., Running], tmp_path: Path) -> None:
+    """The second shard is folded after the first one was copied: no moment is in both."""
+    running = start(backed(tmp_path / "a", tmp_path / "backups"))
+    for user in USERS:
+        running.append(user, "s", "early")
+    place = DiskPlace(tmp_path / "backups", fsync=lambda descriptor: None)
+
+    def copied(number: int) -> None:
+        if number == 1:
+            time.sleep(0.01)
+            for user in USERS:
+                running.append(user, "s", "late")
+            running.fold()
+
+    known = StoreRecord(running.data).store_id
+    begun = plan(catalogue.look(place, known, {}), "full", known, microseconds()).begun
+    taken = Taker(running.settings.layout, place, NobodyWrites(), Pace(None), microseconds).take(begun, None, copied)
+    assert taken.reachable is None
+    for backup in (None, begun.id):
+        with pytest.raises(InvalidRequest, match="its own end alone"):
+            choose(place, backup, taken.shards[1].folded_at)
+    listed = {one["id"]: one for one in backups(again_of(running, start))}
+    assert listed[begun.id]["reachable"] is None
+    restore(begun.id, hash_settings(tmp_path / "b"), running.settings)
+
+
+def again_of(running: Running, start: Callable[..., Running]) -> Running:
+    running.run(running.service.stop())
+    return start(running.settings)

@@ -105,3 +105,56 @@ def test_a_folder_without_a_store_is_refused(said: Callable[..., tuple[int, Any]
     assert said("backup", "--data", tmp_path / "empty", "--to", tmp_path / "b")[0] == 1
     assert said("restore", "--from", tmp_path / "empty", "--data", tmp_path / "new")[0] == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_a_newer_backup_that_is_damaged_is_told_of(
+    said: Callable[..., tuple[int, Any]], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backups = tmp_path / "backups"
+    _, full = said("backup", "--data", folder, "--to", backups)
+    _, newer = said("backup", "--data", folder, "--to", backups, "--incremental")
+    (backups / newer["id"] / "manifest.json").write_bytes(b"{\xff")
+    status, error = said("restore", "--from", backups, "--backup", newer["id"], "--data", tmp_path / "new")
+    assert (status, "the manifest of backup" in error) == (1, True)
+    assert not (tmp_path / "new").exists()
+    status = cli.main(["restore", "--from", str(backups), "--data", str(tmp_path / "new"), "--json"])
+    out, err = capsys.readouterr()
+    done = json.loads(out.splitlines()[-1])
+    assert (status, done["backup"], done["passed_over"]) == (0, full["id"], [newer["id"]])
+    assert f"backup {newer['id']} is newer, but damaged" in err
+
+
+@pytest.mark.parametrize("address", ["", "foo://bar", "s3://", "http://x/y"])
+def test_addresses_that_cannot_work_are_refused(
+    said: Callable[..., tuple[int, Any]], folder: Path, tmp_path: Path, address: str
+) -> None:
+    for words in (["restore", "--from", address, "--data", tmp_path / "new"], ["backup", "--to", address]):
+        status, error = said(*words, *([] if "--data" in words else ["--data", folder]))
+        assert (status, "no place for files" in error) == (1, True), error
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_store_is_not_backed_up_into_itself(said: Callable[..., tuple[int, Any]], folder: Path) -> None:
+    status, error = said("backup", "--data", folder, "--to", folder / "bk")
+    assert (status, "within the store's own folder" in error) == (1, True)
+
+
+def test_a_relative_address_is_one_from_here(
+    said: Callable[..., tuple[int, Any]], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said("backup", "--data", folder, "--to", "backups")[0] == 0
+    assert said("restore", "--from", "backups", "--data", tmp_path / "new")[0] == 0
+
+
+def test_verify_takes_a_backup_only_with_the_place_where_it_is(
+    said: Callable[..., tuple[int, Any]], folder: Path
+) -> None:
+    status, error = said("verify", "--data", folder, "--backup", "x")
+    assert (status, "--against" in error) == (1, True)
+
+
+def test_a_mistyped_folder_is_not_made(said: Callable[..., tuple[int, Any]], tmp_path: Path) -> None:
+    status, error = said("repair", "--data", tmp_path / "typo")
+    assert (status, "holds no store" in error) == (1, True)
+    assert not (tmp_path / "typo").exists()

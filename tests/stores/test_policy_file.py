@@ -87,3 +87,17 @@ def test_catching_up_with_a_policy_that_was_set_again_does_not_count(tmp_path: P
     policies.put("acme", "privacy", b'{"level": "strict"}')
     assert not policies.raise_floor("acme", PrivacyFloor("strict", begun))
     assert policies.floor("acme").level == "off"
+
+
+@pytest.mark.parametrize("uri", ["a\\u0000b", "file:///%00", ".", "~/x", "foo://bar", "s3://", "x" * 3_000])
+def test_backups_go_nowhere_that_cannot_work(tmp_path: Path, uri: str) -> None:
+    policies = PolicyFile(tmp_path)
+    with pytest.raises(InvalidRequest, match="uri"):
+        policies.put("acme", "backup", b'{"uri": "%b"}' % uri.encode())
+    assert policies.of_service(BackupPolicy).uri == ""
+
+
+def test_backups_go_not_into_the_store_itself(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "bk"):
+        with pytest.raises(InvalidRequest, match="within the store"):
+            PolicyFile(tmp_path).put("acme", "backup", b'{"uri": "%b"}' % str(folder).encode())
