@@ -144,7 +144,7 @@ class Memory:
         return await self._write(self._writer(owner), EditTurn(owner.key, session, turn_id, content, metadata))
 
     async def delete_turn(self, owner: Owner, session: str, turn_id: str) -> tuple[int, Receipt]:
-        return await self._write(self._writer(owner), DeleteTurn(owner.key, session, turn_id))
+        return await self._delete(owner, DeleteTurn(owner.key, session, turn_id))
 
     async def delete_session(self, owner: Owner, session: str) -> tuple[int, Receipt]:
         return await self._write(self._writer(owner), DeleteSession(owner.key, session))
@@ -185,7 +185,7 @@ class Memory:
         return await self._write(self._writer(owner), operation)
 
     async def delete_fact(self, owner: Owner, key: str) -> tuple[int, Receipt]:
-        return await self._write(self._writer(owner), DeleteFact(owner.key, key))
+        return await self._delete(owner, DeleteFact(owner.key, key))
 
     async def refresh_summary(self, owner: Owner, session: str) -> Summary | None:
         shard = self._writer(owner).shard
@@ -333,6 +333,13 @@ class Memory:
 
     async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
         return await writer.ask(operation)
+
+    async def _delete(self, owner: Owner, operation: Operation) -> tuple[int, Receipt]:
+        """Raises NotFound where nothing was there, or nothing that had not expired."""
+        deleted, receipt = await self._write(self._writer(owner), operation)
+        if not deleted:
+            raise NotFound("it has expired")
+        return deleted, receipt
 
     async def _reached(self, owner: Owner, receipt: Receipt | None, deadline_s: float | None) -> Shard:
         """The owner's shard, once it shows the write that the receipt names."""

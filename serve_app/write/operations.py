@@ -268,13 +268,13 @@ class DeleteTurn(Operation):
         self.owner, self.session, self.turn_id = owner, session, turn_id
 
     def prepare(self, draft: Draft) -> int:
-        """One that has expired is there for nobody; maintenance lets it go."""
+        """How many were there to be deleted: one that has expired goes, too, and does not count."""
         block = draft.shard.block(self.owner)
         seq = block.find(self.session, self.turn_id)
-        if seq is None or block.expiring.get(seq, draft.now + 1) <= draft.now:
+        if seq is None:
             raise NotFound("no such turn")
         draft.add(TurnGone(draft.seq(), self.owner, self.session, self.turn_id, seq))
-        return 1
+        return int(block.expiring.get(seq, draft.now + 1) > draft.now)
 
 
 class DeleteSession(Operation):
