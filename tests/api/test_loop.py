@@ -25,6 +25,8 @@ PROBE_S = 0.005
 LATE_P99_S = 0.05
 """An honest bound on a shared machine with two cores; calm ones measure a fifth of it."""
 
+TRIES = 3
+
 BLOCK_S = 0.2
 """What the control blocks the loop for."""
 
@@ -51,16 +53,11 @@ class Probe:
 
 
 def test_the_loop_is_never_held_up_under_load(tmp_path: Path) -> None:
+    """The best of some tries: what else runs on the machine holds up one or the other, a handler holds up each."""
     running = Running(hash_settings(tmp_path))
     try:
         url = running.listen()
-        words = [sys.executable, str(LOAD), url, running.key, str(CLIENTS), str(LOAD_S)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as load:
-            time.sleep(1)  # the program starts
-            probe = Probe(running)
-            output, _ = load.communicate(timeout=60)
-            late = probe.end()
-        statuses = json.loads(output)
+        p99 = min(_tries(running, url))
         control = Probe(running)
         time.sleep(0.05)
         running.loop.call_soon_threadsafe(time.sleep, BLOCK_S)
@@ -68,13 +65,33 @@ def test_the_loop_is_never_held_up_under_load(tmp_path: Path) -> None:
         blocked = control.end()
     finally:
         running.stop()
+    assert p99 < LATE_P99_S
+    assert blocked[-1] > 0.9 * BLOCK_S
+
+
+def _tries(running: Running, url: str) -> Iterator[float]:
+    """By how much the loop is late at the 99th percentile, until once it is not, TRIES times at most."""
+    for _ in range(TRIES):
+        p99 = _late_under_load(running, url)
+        yield p99
+        if p99 < LATE_P99_S:
+            return
+
+
+def _late_under_load(running: Running, url: str) -> float:
+    words = [sys.executable, str(LOAD), url, running.key, str(CLIENTS), str(LOAD_S)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as load:
+        time.sleep(1)  # the program starts
+        probe = Probe(running)
+        output, _ = load.communicate(timeout=60)
+        late = probe.end()
+    statuses = json.loads(output)
     p99 = late[len(late) * 99 // 100]
     print(f"answers {statuses}; late by p50 {late[len(late) // 2]:.4f}, p99 {p99:.4f}, at most {late[-1]:.4f} s")
     assert set(statuses) == {"200", "201"}
     assert sum(statuses.values()) > 10 * CLIENTS
     assert len(late) > 50
-    assert p99 < LATE_P99_S
-    assert blocked[-1] > 0.9 * BLOCK_S
+    return p99
 
 
 LARGE = {
