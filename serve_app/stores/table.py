@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -69,7 +70,7 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable(f"the tables do not answer: {error}") from error
 
 
-class LanceTable:
+class LanceTable(ABC):
     """One table of a shard. Called from any thread; written by the shard's writer only."""
 
     newer: ClassVar[str] = "target.rev < source.rev"
@@ -86,9 +87,9 @@ class LanceTable:
         self._synced = None if folder is None else SyncedFolder(folder / f"{name}.lance")
 
     @property
+    @abstractmethod
     def _table(self) -> lancedb.table.Table:
         """The open table. Raises StoreUnavailable."""
-        raise NotImplementedError
 
     # ---- opening
 
