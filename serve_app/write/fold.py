@@ -8,11 +8,13 @@ is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import reduce
 
 import msgspec
 
 from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
+from serve_app.errors import StorageTrouble
 from serve_app.records import (
     Erasure,
     ErasureDone,
@@ -59,7 +61,8 @@ def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
             shard.cold_purge_due |= planned.merge_into(shard.table, shard.cold, piece[-1].seq)
             shard.folded(piece[-1].seq)
     shard.table.compact()
-    shard.cold.tend()
+    with suppress(StorageTrouble):  # told as the cold table's own trouble: what is folded is folded
+        shard.cold.tend()
     return shard.folded_seq
 
 

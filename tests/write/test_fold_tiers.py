@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -293,3 +294,18 @@ def test_an_erasure_waits_for_the_cold_store_and_nothing_else_does(opened: Calla
     shard.cold.away = False
     wait_until(lambda: shard.shard.erasures[erasure.id].state == "done")
     assert shard.files_with(SECRET) == []
+
+
+class Untended(ColdTable):
+    """Its store answers, but not when it is to be kept compact."""
+
+    def tend(self) -> None:
+        raise StoreUnavailable("the cold store does not answer")
+
+
+def test_a_cold_store_that_cannot_be_tended_holds_no_fold_up(opened: Callable[..., OneShard], tmp_path: Path) -> None:
+    shard = opened(cold=lambda table: Untended(str(tmp_path / "cold"), "shard-0000", {}))
+    shard.say_as(ANN, "a", "1", "said")
+    shard.fold()
+    assert shard.shard.tail_length() == 0
+    assert shard.table.folded_seq() == shard.shard.applied_seq
