@@ -165,7 +165,7 @@ def test_any_moment_between_the_watermark_and_the_end_can_be_restored(
     for number in range(8):
         if number == 3:
             running.fold()
-        running.append(USERS[0], "s", f"turn {number}")
+        running.append(USERS[0], "s", f"turn {number}", wait="indexed")  # or its vectors came after the moment
         said.append((microseconds(), f"turn {number}"))
         time.sleep(0.02)
     taken = back_up(running)
