@@ -8,7 +8,7 @@ nowhere else.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,35 @@ Vectors = NDArray[np.float32]
 
 Rows = NDArray[np.int64]
 """Shape (n,), vector row ids: `seq * ROWS_PER_TURN_MAX + part`."""
+
+
+TOKEN_DIMENSION = 64
+"""Components of a compressed token vector."""
+
+Tokens = NDArray[np.int8]
+"""Shape (tokens, TOKEN_DIMENSION): the vectors of a text's tokens, each of length 127, rounded."""
+
+Spans = NDArray[np.int32]
+"""Shape (tokens, 2): where each token of a text begins and ends in it, in characters; (0, 0) where it is not of it."""
+
+
+class Encodings(NamedTuple):
+    """What one version makes of some texts, each in their order."""
+
+    vectors: Vectors
+    counts: list[int]
+    """Tokens that were read of each text; max_tokens or more where that may not be all of it."""
+    tokens: list[Tokens] | None = None
+    """None where the version gives none, or nobody asked for them."""
+
+
+class EncodedQuery(NamedTuple):
+    """A query as one version sees it; `tokens` and `spans` are of one length, None where the version gives none."""
+
+    version: str
+    vector: NDArray[np.float32]
+    tokens: Tokens | None = None
+    spans: Spans | None = None
 
 
 class SegmentReader(Protocol):
@@ -118,8 +147,12 @@ class Embedder(Protocol):
         """One unit vector a text, in order. A text over the model's length is cut: split it first."""
         ...
 
-    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
-        """`embed`, and the tokens of each text; max_tokens or more where that is all that was read of it."""
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
+        """`embed`, and what falls out of the same pass; with `tokens` the vectors of the tokens, too."""
+        ...
+
+    def spans(self, text: str) -> Spans | None:
+        """Where the tokens stand in the text that `encode` gives vectors for; None where it gives none."""
         ...
 
     def chunks(self, text: str) -> list[str]:

@@ -112,6 +112,8 @@ class TurnVectors(msgspec.Struct, frozen=True, array_like=True):
     session: str
     turn_id: str
     vectors: bytes
+    tokens: bytes = b""
+    """The vectors of the tokens of all parts, int8, shape (tokens, TOKEN_DIMENSION); empty where there are none."""
 
 
 class VectorsPut(msgspec.Struct, frozen=True, tag="vectors"):

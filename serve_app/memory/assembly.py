@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from serve_app.context.candidates import Dropped
 from serve_app.context.exchanges import any_linked, linked
@@ -24,7 +22,7 @@ from serve_app.memory import reading
 from serve_app.memory.reading import Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
-from serve_app.ports import Tokenizer
+from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.search import Answer, Found, search
@@ -72,7 +70,7 @@ def answer(
     shard: Shard,
     owner: str,
     request: ContextRequest,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     reasons: tuple[str, ...],
     moment: Moment,
     layout: Layout,
@@ -84,7 +82,7 @@ def answer(
     Raises QueryExceedsBudget, SystemExceedsBudget.
     """
     stages.mark("queue")
-    state = assemble(shard, owner, request, vector, reasons, moment)
+    state = assemble(shard, owner, request, encoded, reasons, moment)
     stages.mark("retrieve")
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
@@ -95,13 +93,13 @@ def assemble(
     shard: Shard,
     owner: str,
     request: ContextRequest,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
     """Never raises for a store that does not answer: then only what the caller sent is there, and is shown."""
     try:
-        return _stored(shard, owner, request, vector, reasons, moment)
+        return _stored(shard, owner, request, encoded, reasons, moment)
     except StorageTrouble as error:
         level: Level = "system_only" if request.history is None else "recent_only"
         degradation = Degradation(level, (*reasons, f"store: {error.code}"))
@@ -112,7 +110,7 @@ def _stored(
     shard: Shard,
     owner: str,
     request: ContextRequest,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
@@ -120,8 +118,8 @@ def _stored(
     block, missing = shard.block_or_tail(owner)
     as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
-    question = _question(request, vector is not None, state.seq, moment)
-    answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard))
+    question = _question(request, encoded is not None, state.seq, moment)
+    answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard))
     if loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
     found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)

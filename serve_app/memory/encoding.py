@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable, MemstrataError
-from serve_app.ports import Embedder, Vectors
+from serve_app.ports import Embedder, EncodedQuery, Vectors
 
 T = TypeVar("T")
 Vector = NDArray[np.float32]
@@ -50,14 +50,16 @@ class Encoding:
     def version(self) -> EmbeddingVersion:
         return self._embedder.version
 
-    async def query(self, text: str, solo: bool, deadline: float) -> tuple[Vector | None, tuple[str, ...]]:
+    async def query(self, text: str, solo: bool, deadline: float) -> tuple[EncodedQuery | None, tuple[str, ...]]:
         """The query's vector by `deadline` (monotonic), or the reason why there is none."""
         try:
             asked = self._queues.query(text, solo=solo, deadline=deadline)
         except MemstrataError as error:
             return None, (f"dense: {error.code}",)
         vector = await self._outcome(asked, deadline - time.monotonic())
-        return (None, (f"dense: {_reason(vector)}",)) if isinstance(vector, BaseException) else (vector, ())
+        if isinstance(vector, BaseException):
+            return None, (f"dense: {_reason(vector)}",)
+        return EncodedQuery(self.version.name, vector), ()
 
     async def passages(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         """Vectors, shape (len(texts), dimension), and the tokens of all texts.

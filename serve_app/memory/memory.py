@@ -29,7 +29,7 @@ from serve_app.errors import (
 )
 from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, answer, retrieved_by
-from serve_app.memory.encoding import Encoding, Vector
+from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.redacting import Redacting
@@ -40,7 +40,7 @@ from serve_app.memory.searching import Size, found_in, mode_of, short
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.policies import Policies, TtlPolicy
-from serve_app.ports import Tokenizer
+from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.work import Work
@@ -265,18 +265,18 @@ class Memory:
             stages.mark("expand")
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
-        vector, reasons = await self._vector(query, False, started, request.deadline_s) if wanted else (None, ())
+        encoded, reasons = await self._encoded(query, False, started, request.deadline_s) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
             query=query,
-            mode=mode_of(request, vector is None and wanted),
+            mode=mode_of(request, encoded is None and wanted),
             k=request.k,
             now=now,
             filters=request.filters,
             tiers=request.tiers,
             work=Work(None if request.deadline_s is None else started + request.deadline_s),
         )
-        asked = (request.query, question, vector, stages)
+        asked = (request.query, question, encoded, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it
             found, answer, words = await self._in_pool(found_in, shard, owner.key, *asked)
         else:
@@ -288,10 +288,10 @@ class Memory:
         stages.mark("return")
         return SearchAnswer(found, query, words, degradation, receipt)
 
-    async def _vector(
+    async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None
-    ) -> tuple[Vector | None, tuple[str, ...]]:
-        """The query's vector within its share of the deadline, or the reason why there is none."""
+    ) -> tuple[EncodedQuery | None, tuple[str, ...]]:
+        """The query as encoded within its share of the deadline, or the reason why there is none."""
         share = self._options.vector_share_of_deadline
         limit = self._options.vector_wait_s if deadline_s is None else share * deadline_s
         return await self.encoder.query(text, solo, started + limit)
@@ -311,12 +311,12 @@ class Memory:
         if request.as_of.shard not in (None, shard.number):
             raise InvalidReceipt("as_of: this receipt was not given out for this user")
         stages.mark("wait")
-        vector, reasons = await self._vector(retrieved_by(request), True, started, request.deadline_s)
+        encoded, reasons = await self._encoded(retrieved_by(request), True, started, request.deadline_s)
         stages.mark("embed")
         reasons = (*reasons, *shard.doubts)
         moment = Moment(now, self._effective(now), self._versions)
         size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT)
-        asked = (request, vector, reasons, moment, self._layout, tokenizer, stages)
+        asked = (request, encoded, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())

@@ -9,9 +9,9 @@ import msgspec
 
 from serve_app.core import Mode
 from serve_app.memory import reading
-from serve_app.memory.encoding import Vector
 from serve_app.memory.requests import SearchRequest
 from serve_app.memory.timing import Stages
+from serve_app.ports import EncodedQuery
 from serve_app.retrieve.cold import cold_turns
 from serve_app.retrieve.expand import keywords
 from serve_app.retrieve.question import Question
@@ -49,7 +49,7 @@ def short(block: Block) -> bool:
 
 
 def found_in(
-    shard: Shard, owner: str, said: str, question: Question, vector: Vector | None, stages: Stages
+    shard: Shard, owner: str, said: str, question: Question, encoded: EncodedQuery | None, stages: Stages
 ) -> tuple[list[Result], Answer, list[str]]:
     """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
     stages.mark("queue")
@@ -58,7 +58,7 @@ def found_in(
     answer = Answer([])
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        answer = search(block, question, vector, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
+        answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))

@@ -239,7 +239,7 @@ class EmbedService:
         """The vectors, or why there are none: those who wait raise it, where someone can act on it."""
         began = self._clock()
         try:
-            vectors, tokens = self._embedder.embed_counted(texts)
+            vectors, tokens, _ = self._embedder.encode(texts)
         except Exception as error:  # noqa: BLE001 - handed on whole; the thread must live to serve the next batch
             with self._changed:
                 self._count(failed_batches=1)

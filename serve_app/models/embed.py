@@ -22,7 +22,7 @@ from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
 from serve_app.models.stub import HashEmbedder
 from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files
-from serve_app.ports import Embedder, Vectors
+from serve_app.ports import Embedder, Encodings, Spans, Vectors
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -101,16 +101,19 @@ class TransformersEmbedder:
         return self._version
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        return self.embed_counted(texts)[0]
+        return self.encode(texts).vectors
 
-    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
         """The first call loads the weights: seconds. Raises EncoderUnavailable where that fails, at each call."""
         if self._forward is None:
             self._forward = self._open_forward()
         token_ids = self._read(texts)
         most, whole = self._version.max_tokens, self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX
-        tokens = [len(ids) if len(text) <= whole else most for ids, text in zip(token_ids, texts, strict=True)]
-        return self._forward.vectors(token_ids), tokens
+        counts = [len(ids) if len(text) <= whole else most for ids, text in zip(token_ids, texts, strict=True)]
+        return Encodings(self._forward.vectors(token_ids), counts)
+
+    def spans(self, text: str) -> Spans | None:
+        return None
 
     def chunks(self, text: str) -> list[str]:
         if len(text) <= self._room and text.isascii():  # a token takes a character at least: no need to count them

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion
 from serve_app.models.chunking import pieces
-from serve_app.ports import Vectors
+from serve_app.ports import TOKEN_DIMENSION, Encodings, Spans, Tokens, Vectors
 
 __all__ = ["HashEmbedder"]
 
@@ -56,18 +57,21 @@ class HashEmbedder:
         return self._version
 
     def embed(self, texts: Sequence[str]) -> Vectors:
+        return self.encode(texts).vectors
+
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
         vectors = np.zeros((len(texts), self._version.dimension), np.float32)
         for vector, text in zip(vectors, texts, strict=True):
-            words = [match.group() for match, _ in zip(WORDS.finditer(text.lower()), range(MAX_TOKENS), strict=False)]
+            words = [match.group() for match in _words(text.lower())]
             if words:
                 vector += np.sum([_of_word(word, len(vector)) for word in words], axis=0)
             if not vector.any():  # nothing to hash, or signs that cancelled: still a unit vector
                 vector[0] = 1.0
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors
+        return Encodings(vectors, self.count(texts), [_token_vectors(text) for text in texts] if tokens else None)
 
-    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
-        return self.embed(texts), self.count(texts)
+    def spans(self, text: str) -> Spans:
+        return np.array([match.span() for match in _words(text)], np.int32).reshape(-1, 2)
 
     def chunks(self, text: str) -> list[str]:
         spans = [match.span() for match in WORDS.finditer(text)]
@@ -75,6 +79,18 @@ class HashEmbedder:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return [sum(1 for _ in WORDS.finditer(text)) for text in texts]
+
+
+def _words(text: str) -> Iterator[re.Match[str]]:
+    return islice(WORDS.finditer(text), MAX_TOKENS)
+
+
+def _token_vectors(text: str) -> Tokens:
+    vectors = np.array([_of_word(match.group(), TOKEN_DIMENSION) for match in _words(text.lower())], np.float32)
+    vectors = vectors.reshape(-1, TOKEN_DIMENSION)
+    length = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+    rounded: Tokens = np.rint(127 * vectors / length).astype(np.int8)
+    return rounded
 
 
 _remembered: dict[tuple[bytes, int], NDArray[np.int8]] = {}

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import Tier, Turn
 from serve_app.errors import StorageTrouble
+from serve_app.ports import EncodedQuery
 from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
 from serve_app.retrieve.fuse import Evidence, Ranking, date_match, rank, speaker_match
@@ -99,7 +100,7 @@ def _none_cold(block: Block, question: Question) -> list[Turn]:
 def search(
     block: Block,
     question: Question,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
     unfolded: Callable[[str], Unfolded] = _all_folded,
@@ -110,15 +111,15 @@ def search(
     `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`.
     """
     if "cold" in question.tiers:
-        return _with_cold(block, question, vector, table, older, unfolded, cold)
-    hot = _hot(block, question, vector)
+        return _with_cold(block, question, encoded, table, older, unfolded, cold)
+    hot = _hot(block, question, encoded)
     if _hot_answers(block, question, hot):
         return Answer(_with_paths(hot.found[: question.k], question))
     try:
-        warm = _warm_turns(block, question, vector, table, older, unfolded)
+        warm = _warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
         return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH)
-    return Answer(_with_paths(_merged(hot, warm, question, vector), question), asked=BOTH)
+    return Answer(_with_paths(_merged(hot, warm, question, encoded), question), asked=BOTH)
 
 
 def _with_paths(found: list[Found], question: Question) -> list[Found]:
@@ -131,7 +132,7 @@ def _with_paths(found: list[Found], question: Question) -> list[Found]:
 def _with_cold(
     block: Block,
     question: Question,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
     unfolded: Callable[[str], Unfolded],
@@ -143,11 +144,11 @@ def _with_cold(
     asked: set[Tier] = {"cold"}
     if others:
         asked.add("hot")
-        hot = _hot(block, question, vector)
+        hot = _hot(block, question, encoded)
     try:
         if others and not _hot_answers(block, question, hot):
             asked.add("warm")
-            warm = _warm_turns(block, question, vector, table, older, unfolded)
+            warm = _warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:
         reasons.append(f"warm: {error.code}")
     found: list[Turn] = []
@@ -159,7 +160,7 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
-    ranked = _merged(hot, warm, question, vector, found)
+    ranked = _merged(hot, warm, question, encoded, found)
     return Answer(_with_paths(ranked, question), tuple(reasons), frozenset(asked))
 
 
@@ -170,14 +171,14 @@ class _Hot(NamedTuple):
     inner: list[float]
 
 
-def _hot(block: Block, question: Question, vector: NDArray[np.float32] | None) -> _Hot:
+def _hot(block: Block, question: Question, encoded: EncodedQuery | None) -> _Hot:
     with block.lock:
         n = block.columns.until(question.as_of)
         k = question.k if block.complete else max(question.k, WARM_CANDIDATES)
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
-        dense = None if vector is None else block.dense(vector, n, question.as_of)
+        dense = None if encoded is None else block.dense(encoded.vector, n, question.as_of)
         evidence = _evidence(block, question.query, n, eligible, dense)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
@@ -273,7 +274,7 @@ def _lacks_a_term(block: Block, query: str) -> bool:
 def _warm_turns(
     block: Block,
     question: Question,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     table: WarmTable,
     older: Callable[[str, Sequence[int]], list[Turn]],
     unfolded: Callable[[str], Unfolded],
@@ -286,7 +287,7 @@ def _warm_turns(
     wanted = _wanted(block, question, tail.moved)
     latest = {seq: (turn, UNKNOWN) for seq, turn in tail.turns.items()}
     match = table.matching(block.key, query_terms(question.query), k, wanted)
-    near = [] if vector is None else table.nearest(block.key, vector, k, wanted)
+    near = [] if encoded is None else table.nearest(block.key, encoded.vector, k, wanted)
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
     pairs = (found | latest).values()
     return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
@@ -314,7 +315,7 @@ def _merged(
     hot: _Hot,
     warm: Sequence[tuple[Turn, float]],
     question: Question,
-    vector: NDArray[np.float32] | None,
+    encoded: EncodedQuery | None,
     cold: Sequence[Turn] = (),
 ) -> list[Found]:
     """All tiers ranked together, by statistics over all of them."""
@@ -338,7 +339,7 @@ def _merged(
         previous=links.previous,
         following=links.following,
         eligible=np.ones(len(ordered), np.bool_),
-        dense=None if vector is None else _known_dense(ordered, hot, warm),
+        dense=None if encoded is None else _known_dense(ordered, hot, warm),
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
     )

@@ -150,13 +150,13 @@ def test_counts_grow_with_the_text(embedder: Embedder) -> None:
 
 
 def test_the_pass_that_reads_counts_as_well(embedder: Embedder) -> None:
-    vectors, tokens = embedder.embed_counted(TEXTS)
+    vectors, tokens, _ = embedder.encode(TEXTS)
     assert np.allclose(vectors, embedder.embed(TEXTS), atol=1e-6)
     assert tokens == embedder.count(TEXTS)
     for cut in (long_text(8000), " " * 40_000 + "end"):
         most = embedder.version.max_tokens
-        assert embedder.embed_counted([cut])[1][0] >= min(most, embedder.count([cut])[0])
-    assert embedder.embed_counted([])[1] == []
+        assert embedder.encode([cut]).counts[0] >= min(most, embedder.count([cut])[0])
+    assert embedder.encode([]).counts == []
 
 
 def test_a_text_that_is_too_long_is_read_to_where_it_fits(minilm: TransformersEmbedder) -> None:

@@ -14,7 +14,7 @@ from serve_app.errors import Overloaded
 from serve_app.models.batching import EmbedLimits, EmbedService
 from serve_app.models.stub import HashEmbedder
 from serve_app.models.waiting import BYTES_PER_TOKEN
-from serve_app.ports import Vectors
+from serve_app.ports import Encodings, Spans, Vectors
 
 WAIT_S = 10.0
 
@@ -41,8 +41,11 @@ class PacedEmbedder:
             raise MemoryError("the device is full")
         return self._inner.embed(texts)
 
-    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
-        return self.embed(texts), self.count(texts)
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
+        return Encodings(self.embed(texts), self.count(texts))
+
+    def spans(self, text: str) -> Spans | None:
+        return None
 
     def chunks(self, text: str) -> list[str]:
         return self._inner.chunks(text)

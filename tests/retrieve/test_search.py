@@ -12,6 +12,8 @@ from serve_app.core import Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.stub import HashEmbedder
+from serve_app.models.waiting import Vector
+from serve_app.ports import EncodedQuery
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.search import TERMS_LOOKED_FOR, WARM_CANDIDATES, Question, search
@@ -292,6 +294,10 @@ def test_what_was_deleted_or_edited_is_not_found_as_it_was(small: Running, fold:
 EMBEDDER = HashEmbedder()
 
 
+def encoded(vector: Vector) -> EncodedQuery:
+    return EncodedQuery(EMBEDDER.version.name, vector)
+
+
 class Tables:
     """A table with what it is given, or with a fault."""
 
@@ -374,7 +380,7 @@ def test_hot_answers_alone_if_it_has_enough_that_is_close_and_every_word(query: 
         block.apply(TurnPut("owner", one))
         block.apply(VectorsPut(one.seq + 1, "owner", EMBEDDER.version.name, (vectors,)))
     table = Tables([], StoreUnavailable("asked"))
-    answer = search(block, Question(query, "hybrid", k, 0), vector[0], table, table.turns)
+    answer = search(block, Question(query, "hybrid", k, 0), encoded(vector[0]), table, table.turns)
     assert [found.turn.seq for found in answer.found] == [4, 2]
     assert answer.reasons == (() if alone else ("warm: store_unavailable",))
 
@@ -388,7 +394,7 @@ def test_hot_is_checked_for_a_bounded_number_of_words(known: int, alone: bool) -
     vectors = TurnVectors(2, 2, "s", "t2", pack_vectors(vector))
     block.apply(VectorsPut(3, "owner", EMBEDDER.version.name, (vectors,)))
     table = Tables([], StoreUnavailable("asked"))
-    answer = search(block, Question(f"{words} {words} quince", "hybrid", 1, 0), vector[0], table, table.turns)
+    answer = search(block, Question(f"{words} {words} quince", "hybrid", 1, 0), encoded(vector[0]), table, table.turns)
     assert answer.reasons == (() if alone else ("warm: store_unavailable",))
 
 

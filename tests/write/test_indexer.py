@@ -11,7 +11,7 @@ import pytest
 
 from serve_app.errors import EncoderUnavailable, Overloaded
 from serve_app.models.batching import EmbedService
-from serve_app.ports import Vectors
+from serve_app.ports import Encodings, Spans, Vectors
 from serve_app.records import Record
 from serve_app.stores.log import ShardLog
 from serve_app.write.erasing import EraseUser
@@ -42,8 +42,11 @@ class Moody:
             raise RuntimeError("this text breaks the encoder")
         return EMBEDDER.embed(texts)
 
-    def embed_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
-        return self.embed(texts), self.count(texts)
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
+        return Encodings(self.embed(texts), self.count(texts))
+
+    def spans(self, text: str) -> Spans | None:
+        return None
 
 
 class Indexing:
