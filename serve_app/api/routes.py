@@ -24,13 +24,14 @@ from serve_app.api.schemas import (
     ContextIn,
     EditTurnIn,
     EmbeddingsIn,
+    ExpandIn,
     FactIn,
     RedactIn,
     SearchIn,
     TurnIn,
 )
 from serve_app.api.times import format_time
-from serve_app.core import Owner
+from serve_app.core import Degradation, Owner
 from serve_app.errors import InvalidRequest, NotSupported, StorageTrouble
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -45,6 +46,7 @@ T = TypeVar("T")
 _append = BodyDecoder(AppendTurnsIn)
 _edit = BodyDecoder(EditTurnIn)
 _search = BodyDecoder(SearchIn)
+_expand = BodyDecoder(ExpandIn)
 _context = BodyDecoder(ContextIn)
 _fact = BodyDecoder(FactIn)
 _redact = BodyDecoder(RedactIn)
@@ -144,12 +146,20 @@ class Routes:
         return json_response(
             {
                 "results": results,
-                "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
+                "query": showing.shown_query(answer.rewritten, answer.keywords, answer.window),
                 "degradation": answer.degradation,
                 "receipt": str(answer.receipt),
                 "timings_ms": stages.finish(),
             }
         )
+
+    async def expand(self, who: Principal, request: Request) -> Response:
+        """Stateless: what search would make of a query."""
+        body = await _expand(request.body)
+        asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.expand_request, body)
+        found, reasons = await self._memory.expand(who.tenant, asked)
+        shown = showing.shown_query(found.query, found.keywords, found.window)
+        return json_response(shown | {"degradation": Degradation("full", reasons)})
 
     # ---- facts and summaries
 

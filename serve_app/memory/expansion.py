@@ -1,13 +1,16 @@
-"""What a search asks for, in words that stand alone: resolved from what was said last. Runs in the pool."""
+"""What a search asks for, in words that stand alone: resolved from what was said last, with the time that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from serve_app.core import Turn
+import msgspec
+
+from serve_app.core import TimeWindow, Turn
 from serve_app.memory.reading import living
-from serve_app.memory.requests import SearchRequest
-from serve_app.retrieve.expand import rewritten
+from serve_app.memory.requests import Asked, SearchRequest
+from serve_app.retrieve.expand import keywords, rewritten
+from serve_app.retrieve.when import read_window
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 
@@ -18,17 +21,33 @@ SAID_CHARACTERS_MAX = 8_192
 """Of each of them, so much is read."""
 
 
+class Understood(msgspec.Struct, frozen=True):
+    """A query in words that stand alone. `drawn_from`: seqs of stored turns that the rewrite took words from."""
+
+    query: str
+    keywords: list[str]
+    window: TimeWindow | None
+    drawn_from: frozenset[int] = frozenset()
+
+
 def stands_alone(request: SearchRequest) -> bool:
     """Whether there is nothing that the query could be resolved from."""
     return not request.history and request.filters.session is None
 
 
-def resolved(shard: Shard, owner: str, request: SearchRequest, now: int) -> str:
+def resolved(shard: Shard, owner: str, request: SearchRequest, asked_at: int, expiry: int) -> Understood:
     """The query as it is understood after what was said. Loads the block if it is not here: raises StorageTrouble."""
-    if not request.query.strip():
-        return request.query
     said = request.history[-HISTORY_TURNS:] or _last_turns(shard.block(owner), request.filters.session)
-    return rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in living(said, now)])
+    return read_alone(request.query, living(said, expiry), request.asked, asked_at)
+
+
+def read_alone(query: str, said: Sequence[Turn], asked: Asked, asked_at: int) -> Understood:
+    """By rules, without looking at anything else."""
+    if not query.strip():
+        return Understood(query, [], None)
+    window = read_window(query, asked_at, asked.offset_minutes, asked.tz, asked.locale)
+    alone = rewritten(query, [turn.text[:SAID_CHARACTERS_MAX] for turn in said])
+    return Understood(alone, keywords(query), window)
 
 
 def _last_turns(block: Block, session: str | None) -> Sequence[Turn]:

@@ -30,11 +30,18 @@ from serve_app.errors import (
 from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, answer, retrieved_by
 from serve_app.memory.encoding import Encoding
-from serve_app.memory.expansion import resolved, stands_alone
-from serve_app.memory.reading import SessionLine, SessionPage
+from serve_app.memory.expansion import Understood, read_alone, resolved, stands_alone
+from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
-from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
+from serve_app.memory.requests import (
+    Appended,
+    ContextAnswer,
+    ContextRequest,
+    ExpandRequest,
+    SearchAnswer,
+    SearchRequest,
+)
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.searching import Size, found_in, mode_of, short
 from serve_app.memory.timing import Stages
@@ -253,16 +260,29 @@ class Memory:
 
     # ---- search
 
+    async def expand(self, tenant: str, request: ExpandRequest) -> tuple[Understood, tuple[str, ...]]:
+        """What a query says beyond its words, and why it may be less than could be known."""
+        said = living(request.history, self._effective(request.now))
+        return read_alone(request.query, said, request.asked, request.now), ()
+
+    async def _understood(
+        self, shard: Shard, owner: Owner, size: Size, request: SearchRequest, now: int
+    ) -> tuple[Understood, tuple[str, ...]]:
+        asked_at = self._clock() if request.now is None else request.now
+        if stands_alone(request):
+            return read_alone(request.query, (), request.asked, asked_at), ()
+        found = await self._read(shard, owner, size, resolved, shard, owner.key, request, asked_at, now)
+        return found, ()
+
     async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
         """Resolve the query, embed it, search hot then warm, rank."""
         started = time.monotonic()
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
         size = Size(request.characters, request.k, request.filters.heavy)
-        query = request.query
-        if not stands_alone(request):
-            query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
-            stages.mark("expand")
+        understood, doubts = await self._understood(shard, owner, size, request, now)
+        query = understood.query
+        stages.mark("expand")
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
         encoded, reasons = await self._encoded(query, False, started, request.deadline_s) if wanted else (None, ())
@@ -274,19 +294,21 @@ class Memory:
             now=now,
             filters=request.filters,
             tiers=request.tiers,
+            window=understood.window,
+            drawn_from=understood.drawn_from,
             work=Work(None if request.deadline_s is None else started + request.deadline_s),
         )
-        asked = (request.query, question, encoded, stages)
+        asked = (question, encoded, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it
-            found, answer, words = await self._in_pool(found_in, shard, owner.key, *asked)
+            found, answer = await self._in_pool(found_in, shard, owner.key, *asked)
         else:
-            found, answer, words = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
+            found, answer = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
-        degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
+        degradation = Degradation("full", (*doubts, *reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found, query, words, degradation, receipt)
+        return SearchAnswer(found, query, understood.keywords, understood.window, degradation, receipt)
 
     async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None

@@ -13,7 +13,6 @@ from serve_app.memory.requests import SearchRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.cold import cold_turns
-from serve_app.retrieve.expand import keywords
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.search import search
@@ -50,9 +49,9 @@ def short(block: Block) -> bool:
 
 
 def found_in(
-    shard: Shard, owner: str, said: str, question: Question, encoded: EncodedQuery | None, stages: Stages
-) -> tuple[list[Result], Answer, list[str]]:
-    """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
+    shard: Shard, owner: str, question: Question, encoded: EncodedQuery | None, stages: Stages
+) -> tuple[list[Result], Answer]:
+    """What answers the question, and the turns among it."""
     stages.mark("queue")
     loaded, kinds = not shard.holds(owner), question.filters.kinds
     block, lacking = shard.block_or_tail(owner)
@@ -63,9 +62,8 @@ def found_in(
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
-    words = keywords(said)
     stages.mark("search")
-    return found, answer, words
+    return found, answer
 
 
 def mode_of(request: SearchRequest, lacks_vector: bool) -> Mode:

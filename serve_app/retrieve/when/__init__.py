@@ -1,5 +1,5 @@
 """When: the window of time that a query names, in Chinese, English, Japanese and Spanish."""
 
-from serve_app.retrieve.when.reading import Window, read_window
+from serve_app.retrieve.when.reading import read_window
 
-__all__ = ["Window", "read_window"]
+__all__ = ["read_window"]

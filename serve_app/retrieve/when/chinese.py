@@ -7,11 +7,11 @@ from functools import partial
 from typing import Final
 
 from serve_app.retrieve.when import expressions as ex
-from serve_app.retrieve.when import holidays
+from serve_app.retrieve.when import holidays, periods
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import VAGUE, han
-from serve_app.retrieve.when.periods import Grain, Span, year_of
+from serve_app.retrieve.when.periods import Grain, Span
 
 Match = re.Match[str]
 
@@ -25,9 +25,11 @@ _N: Final = r"(?P<count>\d{1,4}|[零〇一二两三四五六七八九十百几�
 _UNIT: Final = r"(?P<unit>分钟|分|个?半?小时|个半?钟头?|个?钟头|天|日|周|个?星期|个?礼拜|个?半?月|年|个?季度|秒钟?)"
 _UNITS: Final = {"分": "minute", "秒": "minute", "时": "hour", "钟": "hour", "天": "day", "日": "day", "周": "week",
                  "期": "week", "拜": "week", "月": "month", "年": "year", "度": "quarter"}  # fmt: skip
-_WEEKDAYS: Final = {name: number for number, name in enumerate("一二三四五六日")} | {"天": 6} | {
-    str(number): number - 1 for number in range(1, 8)
-}
+_WEEKDAYS: Final = (
+    {name: number for number, name in enumerate("一二三四五六日")}
+    | {"天": 6}
+    | {str(number): number - 1 for number in range(1, 8)}
+)
 _WEEK: Final = r"(?:周|星期|礼拜)"
 _WHICH: Final = r"(?P<which>上上上|上上|上|这|本|今|呢|当前|下下|下)(?:一|1)?个?"
 _AHEAD: Final = {"上上上": -3, "上上": -2, "上": -1, "这": 0, "本": 0, "今": 0, "呢": 0, "当前": 0, "下": 1, "下下": 2}
@@ -41,7 +43,9 @@ _PARTS: Final = {"凌晨": "dawn", "中午": "noon", "正午": "noon", "晌午":
     ("下午", "下昼", "午后", "晏昼"), "afternoon"
 ) | dict.fromkeys(("傍晚", "晚上", "晚间", "夜晚", "夜里", "夜间", "深夜", "半夜", "午夜", "晚", "夜"), "evening")  # fmt: skip
 _MONTH: Final = r"(?P<month>1[0-2]|0?[1-9]|十一|十二|十|[一二三四五六七八九元])月"
-_DAY: Final = r"(?P<day>[12]\d|3[01]|0?[1-9]|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九]|廿[一二三四五六七八九]?)[日号]"
+_DAY: Final = (
+    r"(?P<day>[12]\d|3[01]|0?[1-9]|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九]|廿[一二三四五六七八九]?)[日号]"
+)
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d|[一二][九〇零○][〇零○一二三四五六七八九]{2})年"
 _STRETCHES: Final = {"初": "begin", "头": "begin", "上旬": "first", "中": "middle", "中旬": "middle", "下旬": "late",
                      "底": "end", "末": "end", "尾": "end"}  # fmt: skip
@@ -225,7 +229,10 @@ def _short_year(match: Match, clock: Clock) -> Meaning:
 
 def _date(match: Match, clock: Clock) -> Meaning:
     last = match["last_day"]
-    month, day = _month_number(match["month"]), int(han(match["day"][:-1] if match["day"][-1] in "日号" else match["day"]))
+    month, day = (
+        _month_number(match["month"]),
+        int(han(match["day"][:-1] if match["day"][-1] in "日号" else match["day"])),
+    )
     return _of_the_year(clock, month, day, int(han(last)) if last else None)
 
 
@@ -265,7 +272,7 @@ def _year_stretch(match: Match, clock: Clock) -> Meaning:
     number, count = {"初": (1, 1), "头": (1, 1), "中": (6, 2)}.get(match["stretch"], (12, 1))
 
     def of_year(chosen: int) -> Span:
-        return Span(ex.periods.months(chosen, number).start, ex.periods.months(chosen, number + count).start)
+        return Span(periods.months(chosen, number).start, periods.months(chosen, number + count).start)
 
     return ex.every_year(clock, Grain.DAYS, of_year)
 
@@ -285,7 +292,7 @@ def _season(match: Match, clock: Clock) -> Meaning:
 def _which_season(match: Match, clock: Clock) -> Meaning:
     ahead = {"去": -1, "今": 0, "明": 1, "前": -2}[match["which"]]
     year = clock.now.year + ahead
-    return Meaning(ex.periods.season(year, _SEASONS[match["season"]]), Grain.SEASON)
+    return Meaning(periods.season(year, _SEASONS[match["season"]]), Grain.SEASON)
 
 
 def _this_season(match: Match, clock: Clock) -> Meaning:
@@ -294,8 +301,7 @@ def _this_season(match: Match, clock: Clock) -> Meaning:
 
 
 def _holiday(of_year: holidays.OfYear, match: Match, clock: Clock) -> Meaning:
-    single = of_year(2020).end - of_year(2020).start <= ex.ONE_DAY
-    return ex.every_year(clock, Grain.DAY if single else Grain.DAYS, of_year)
+    return ex.holiday(clock, of_year)
 
 
 def _lunar_day(match: Match, clock: Clock) -> Meaning:
@@ -328,44 +334,92 @@ def _now(match: Match, clock: Clock) -> Meaning:
 
 
 _TO: Final = r"[日号]?(?:到|至|-|~|—|–|－)(?P<last_day>[12]\d|3[01]|0?[1-9]|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九])[日号]"
-_DAY_NUMBER: Final = r"(?P<day>[12]\d|3[01]|0?[1-9]|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九]|廿[一二三四五六七八九]?)"
+_DAY_NUMBER: Final = (
+    r"(?P<day>[12]\d|3[01]|0?[1-9]|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九]|廿[一二三四五六七八九]?)"
+)
 _NO_DAY: Final = (
     r"(?!楼|线|房|门|机|选手|文件|电池|汽油|馆|院|桌|车|店|球|位|柜|公路|桥|窗|座|出口|登机|床|档|字|种子|员工|航站|厅|码|"
     r"仓|病|嫌|技师|工位|包|台|小区|地块|井|高炉|方案|模型|实验|样|单|衫)"
 )
-_AFTER_DAY: Final = (
-    r"(?=那天|当天|那日|早|上午|中午|下午|晚|凌晨|[我你他她](?!的)|[，,。？?！]|$|之前|以前|之后|以后|以来|到|至|前|后|开会|的|有|都|聊|说|是)"
-)
+_AFTER_DAY: Final = r"(?=那天|当天|那日|早|上午|中午|下午|晚|凌晨|[我你他她](?!的)|[，,。？?！]|$|之前|以前|之后|以后|以来|到|至|前|后|开会|的|有|都|聊|说|是)"
 _YEAR_WORD: Final = r"(?P<year_word>大前年|前年|去年|旧年|明年)"
 _AGO: Final = r"(?:之前|以前|前)(?!后|面|台|端|任|半|提|往|途)"
 
 RULES: Final = (
     rule(rf"{_YEAR_WORD}的?(?:今天|今日|同一天|同日)", _this_year_that_day),
-    rule(rf"(?P<count>[一二两三四五六七八九十\d]{{1,2}})年前的(?:今天|今日)(?P<year_word>(?<!.))?", _this_year_that_day),
+    rule(r"(?P<count>[一二两三四五六七八九十\d]{1,2})年前的(?:今天|今日)(?P<year_word>(?<!.))?", _this_year_that_day),
     rule(rf"{_YEAR_WORD}的?(?:这个时候|这时候|此时|同期|差不多这时候)", _that_time_of_year),
-    rule(r"刚才|刚刚(?!好|够|开始学|满)|方才|头先|啱啱|啱先|正话|刚(?=[说讲提问发聊给报念])|(?:几|两三|一两)分钟(?:之|以)?前|一会儿?(?:之|以)?前", lambda m, c: ex.just_now(c)),
-    rule(rf"(?P<day>大前|前|昨|琴|寻|噚|今|明|听|后)(?P<part>早上?|晨|晚上?|夜里?|朝早?)(?P<second>凌晨|上午|中午|下午)?(?!会|期|安|报|点名|餐|饭|宴)(?<!前夜)", _short_day),
+    rule(
+        r"刚才|刚刚(?!好|够|开始学|满)|方才|头先|啱啱|啱先|正话|刚(?=[说讲提问发聊给报念])|(?:几|两三|一两)分钟(?:之|以)?前|一会儿?(?:之|以)?前",
+        lambda m, c: ex.just_now(c),
+    ),
+    rule(
+        r"(?P<day>大前|前|昨|琴|寻|噚|今|明|听|后)(?P<part>早上?|晨|晚上?|夜里?|朝早?)(?P<second>凌晨|上午|中午|下午)?(?!会|期|安|报|点名|餐|饭|宴)(?<!前夜)",
+        _short_day,
+    ),
     rule(r"大前天|大前日|大后天|前天|前日|昨天|昨日|琴日|寻日|噚日|今天|今日|明天|明日|听日|后天|后日", _named_day),
-    rule(rf"{_WHICH}(?:周末|星期末|礼拜末)|(?<!每个)(?<!每)周末(?P<which2>)", lambda m, c: ex.weekend(c, _AHEAD[m["which"]] if m["which"] else None)),
-    rule(rf"(?<![每双单四])(?:{_WHICH})?{_WEEK}(?P<weekday>[一二三四五六日天]|[1-7](?!\d|[天个周小日]))(?![岁期围多福年片边遭致密身折转样起般百千万亿月])", _weekday),
-    rule(rf"(?<![\d一二三四五六七八九十两几半数])(?:{_WHICH})(?:周|星期|礼拜)(?![一二三四五六日天]|年|岁|刊|报的?人|边|围)|(?P<which2>上上|上|这|本|下)周(?=报)", lambda m, c: ex.week(c, _AHEAD[m["which"] or m["which2"]])),
-    rule(rf"{_YEAR}{_MONTH}份?{_DAY_NUMBER}{_TO}", lambda m, c: ex.of_month(c, _month_number(m["month"]), int(han(m["day"])), int(han(m["last_day"])), int(han(m["year"])))),
-    rule(rf"{_YEAR}的?{_MONTH}{_DAY_NUMBER}[日号]", lambda m, c: ex.of_month(c, _month_number(m["month"]), int(han(m["day"])), year=int(han(m["year"])))),
-    rule(rf"{_YEAR}的?{_MONTH}份?(?!\d)", lambda m, c: ex.month_of_year(int(han(m["year"])), _month_number(m["month"]))),
-    rule(rf"(?<![\w第]){_MONTH}{_DAY_NUMBER}{_TO}|(?<=[年的在从自到至我你]){_MONTH.replace('month', 'month2')}{_DAY_NUMBER.replace('day', 'day2')}{_TO.replace('last_day', 'last_day2')}", lambda m, c: ex.of_month(c, _month_number(m["month"] or m["month2"]), int(han(m["day"] or m["day2"])), int(han(m["last_day"] or m["last_day2"])))),
+    rule(
+        rf"{_WHICH}(?:周末|星期末|礼拜末)|(?<!每个)(?<!每)周末(?P<which2>)",
+        lambda m, c: ex.weekend(c, _AHEAD[m["which"]] if m["which"] else None),
+    ),
+    rule(
+        rf"(?<![每双单四])(?:{_WHICH})?{_WEEK}(?P<weekday>[一二三四五六日天]|[1-7](?!\d|[天个周小日]))(?![岁期围多福年片边遭致密身折转样起般百千万亿月])",
+        _weekday,
+    ),
+    rule(
+        rf"(?<![\d一二三四五六七八九十两几半数])(?:{_WHICH})(?:周|星期|礼拜)(?![一二三四五六日天]|年|岁|刊|报的?人|边|围)|(?P<which2>上上|上|这|本|下)周(?=报)",
+        lambda m, c: ex.week(c, _AHEAD[m["which"] or m["which2"]]),
+    ),
+    rule(
+        rf"{_YEAR}{_MONTH}份?{_DAY_NUMBER}{_TO}",
+        lambda m, c: ex.of_month(
+            c, _month_number(m["month"]), int(han(m["day"])), int(han(m["last_day"])), int(han(m["year"]))
+        ),
+    ),
+    rule(
+        rf"{_YEAR}的?{_MONTH}{_DAY_NUMBER}[日号]",
+        lambda m, c: ex.of_month(c, _month_number(m["month"]), int(han(m["day"])), year=int(han(m["year"]))),
+    ),
+    rule(
+        rf"{_YEAR}的?{_MONTH}份?(?!\d)", lambda m, c: ex.month_of_year(int(han(m["year"])), _month_number(m["month"]))
+    ),
+    rule(
+        rf"(?<![\w第]){_MONTH}{_DAY_NUMBER}{_TO}|(?<=[年的在从自到至我你]){_MONTH.replace('month', 'month2')}{_DAY_NUMBER.replace('day', 'day2')}{_TO.replace('last_day', 'last_day2')}",
+        lambda m, c: ex.of_month(
+            c,
+            _month_number(m["month"] or m["month2"]),
+            int(han(m["day"] or m["day2"])),
+            int(han(m["last_day"] or m["last_day2"])),
+        ),
+    ),
     rule(rf"{_MONTH}{_DAY_NUMBER}[日号]", lambda m, c: ex.of_month(c, _month_number(m["month"]), int(han(m["day"])))),
     rule(_YEAR, _calendar_year),
-    rule(r"(?<![\d.一二三四五六七八九十])(?P<year>\d\d)年(?=的?(?:1[0-2]|[1-9]|[一二三四五六七八九十])月|年?[初底末]|的?[春夏秋冬]|国庆|五一|春节|中秋)", _short_year),
+    rule(
+        r"(?<![\d.一二三四五六七八九十])(?P<year>\d\d)年(?=的?(?:1[0-2]|[1-9]|[一二三四五六七八九十])月|年?[初底末]|的?[春夏秋冬]|国庆|五一|春节|中秋)",
+        _short_year,
+    ),
     rule(r"(?<![\w.-])(?P<y>\d\d)[/.-](?P<m>\d{1,2})[/.-](?P<d>\d{1,2})(?![\w/.-])", _year_first),
     rule(rf"(?<![几两半\d一二三四五六七八九十]个)(?:{_WHICH})月(?!份?球|季)份?", _month),
     rule(rf"{_WHICH}季度?(?=度|的|[^\w]|$|我|销|财)度?", _quarter),
-    rule(r"(?:第?(?P<number>[一二三四1-4])季度|(?<![A-Za-z0-9])[Qq](?P<number2>[1-4])(?![A-Za-z0-9]))", lambda m, c: ex.named_quarter(c, int(han(m["number"] or m["number2"])))),
+    rule(
+        r"(?:第?(?P<number>[一二三四1-4])季度|(?<![A-Za-z0-9])[Qq](?P<number2>[1-4])(?![A-Za-z0-9]))",
+        lambda m, c: ex.named_quarter(c, int(han(m["number"] or m["number2"]))),
+    ),
     rule(r"(?<!每)[上下]半年", _half_year),
-    rule(r"大前年|前年|去年|旧年|今年|本年度?|明年|出年|后年(?!级)", lambda m, c: ex.year(c, _YEAR_WORDS[m[0][:3].removesuffix("度")])),
-    rule(r"(?<![十百千万两几半\d一二三四五六七八九])年(?P<stretch>初|底|末|中|尾)(?!奖)|岁末(?P<s2>)", lambda m, c: _year_stretch(m, c)),
-    rule(rf"(?<=[年月周拜期])的?(?P<stretch>上旬|中旬|下旬|初|底|末|尾|头|中(?=的|[^\w]|$|我|你))", _stretch),
+    rule(
+        r"大前年|前年|去年|旧年|今年|本年度?|明年|出年|后年(?!级)",
+        lambda m, c: ex.year(c, _YEAR_WORDS[m[0][:3].removesuffix("度")]),
+    ),
+    rule(
+        r"(?<![十百千万两几半\d一二三四五六七八九])年(?P<stretch>初|底|末|中|尾)(?!奖)|岁末(?P<s2>)",
+        lambda m, c: _year_stretch(m, c),
+    ),
+    rule(r"(?<=[年月周拜期])的?(?P<stretch>上旬|中旬|下旬|初|底|末|尾|头|中(?=的|[^\w]|$|我|你))", _stretch),
     rule(r"(?P<which>去|今|明|前)(?P<season>[春夏秋冬])(?!天|季|令|奥)", _which_season),
-    rule(r"(?P<which>上个?|这个?|下个?|今)(?P<season>[春夏秋冬])[天季]", lambda m, c: ex.nth_of_these(ex.season(c, _SEASONS[m["season"]]), c, {"上": -1, "下": 1}.get(m["which"][0], 0))),
+    rule(
+        r"(?P<which>上个?|这个?|下个?|今)(?P<season>[春夏秋冬])[天季]",
+        lambda m, c: ex.nth_of_these(ex.season(c, _SEASONS[m["season"]]), c, {"上": -1, "下": 1}.get(m["which"][0], 0)),
+    ),
     rule(r"(?P<season>[春夏秋冬])(?:[天季]|(?=[^\w]|$|的时候))", _season),
     *(rule(rf"(?:{words}){_PLACE}", partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
     rule(r"(?:大年|正月|年)初(?P<day>十[一二三四五]?|[一二三四五六七八九])", _lunar_day),
@@ -373,15 +427,30 @@ RULES: Final = (
     rule(rf"半{_UNIT}(?:多)?{_AGO}", _half_ago),
     rule(rf"{_N}{_UNIT}半{_AGO}", _and_a_half_ago),
     rule(rf"(?<![\d第.零〇一二两三四五六七八九十百]){_N}{_UNIT}多?{_AGO}(?P<day>的?(?:今天|那天))?", _ago),
-    rule(rf"(?P<which>最近这|最近的?|近|过去的?这?|过往|这|呢|未来的?|接下来的?|今后|往后)(?P<count>\d{{1,4}}|[一二两三四五六七八九十百半]{{1,4}}){_UNIT}(?:以来|来|之?内|里|间)?(?!前|后|级|班|度)", _rolling),
-    rule(r"(?:这|最近这?|近|过去|前|呢|前面)(?P<few>几|两|俩|些|数)(?P<unit>天|日|周|个?星期|个?礼拜|个?月|年)(?!前|后)", _these_days),
+    rule(
+        rf"(?P<which>最近这|最近的?|近|过去的?这?|过往|这|呢|未来的?|接下来的?|今后|往后)(?P<count>\d{{1,4}}|[一二两三四五六七八九十百半]{{1,4}}){_UNIT}(?:以来|来|之?内|里|间)?(?!前|后|级|班|度)",
+        _rolling,
+    ),
+    rule(
+        r"(?:这|最近这?|近|过去|前|呢|前面)(?P<few>几|两|俩|些|数)(?P<unit>天|日|周|个?星期|个?礼拜|个?月|年)(?!前|后)",
+        _these_days,
+    ),
     rule(rf"(?<![\d第.零〇一二两三四五六七八九十百]){_N}{_UNIT}(?:之后|以后|后)(?!来|面)", _from_now),
     rule(rf"(?<=月)的?{_DAY_NUMBER}{_TO}", _day_of_month),
     rule(rf"(?<=月)的?{_DAY_NUMBER}[日号]", lambda m, c: ex.day_of_month(c, int(han(m["day"])), weak=True)),
-    rule(rf"(?<![\w.]){_DAY_NUMBER}{_TO}|(?<=[从在])(?P<day2>\d{{1,2}}){_TO.replace('last_day', 'last_day2')}", lambda m, c: ex.day_of_month(c, int(han(m["day"] or m["day2"])), int(han(m["last_day"] or m["last_day2"])))),
-    rule(rf"(?:(?<=[从在自到至])|(?<![A-Za-z\d第.#\-一二三四五六七八九十])){_DAY_NUMBER}[日号]{_NO_DAY}{_AFTER_DAY}", lambda m, c: ex.day_of_month(c, int(han(m["day"])))),
+    rule(
+        rf"(?<![\w.]){_DAY_NUMBER}{_TO}|(?<=[从在])(?P<day2>\d{{1,2}}){_TO.replace('last_day', 'last_day2')}",
+        lambda m, c: ex.day_of_month(c, int(han(m["day"] or m["day2"])), int(han(m["last_day"] or m["last_day2"]))),
+    ),
+    rule(
+        rf"(?:(?<=[从在自到至])|(?<![A-Za-z\d第.#\-一二三四五六七八九十])){_DAY_NUMBER}[日号]{_NO_DAY}{_AFTER_DAY}",
+        lambda m, c: ex.day_of_month(c, int(han(m["day"]))),
+    ),
     rule(rf"{_MONTH}份?(?=[^\w]|$|[^是叫爱喜])", _named_month),
-    rule(rf"{_PART}(?P<hour>\d{{1,2}}|十[一二]|[一二两三四五六七八九十])[点时](?P<minute>半|一刻|三刻|\d{{1,2}}分?|[一二三四五]?十[一二三四五六七八九]?分?)?", _clock_time),
+    rule(
+        rf"{_PART}(?P<hour>\d{{1,2}}|十[一二]|[一二两三四五六七八九十])[点时](?P<minute>半|一刻|三刻|\d{{1,2}}分?|[一二三四五]?十[一二三四五六七八九]?分?)?",
+        _clock_time,
+    ),
     rule(_PART + r"(?!会|期|安|报|餐|饭|宴|市|恋|熟|产|退|婚|年)", _part),
     rule(r"现在|至今|目前|如今|而家|今", _now),
 )
@@ -407,7 +476,9 @@ _TRAIL: Final = re.compile(
     r"(?P<before>之前|以前|前(?!后|面|台|端|任|女友|男友|几|两|三))|(?P<after>之后|以后|后(?!来|面|天|台|端))|(?P<around>前后|左右|那阵子|那几天|附近))|"
     r"(?P<within>那|当|份|我|你|的|[，,。？?！!]|$))"
 )
-_FUTURE: Final = re.compile("(?<![纪摘重主概简提首需必])要(?!点|求|是|不)|将|会(?!议|员|计|上)|打算|计划|安排|几点|预约|航班|提醒|日程|待办|有空|集合|出发|能不能|可以")
+_FUTURE: Final = re.compile(
+    "(?<![纪摘重主概简提首需必])要(?!点|求|是|不)|将|会(?!议|员|计|上)|打算|计划|安排|几点|预约|航班|提醒|日程|待办|有空|集合|出发|能不能|可以"
+)
 _PAST: Final = re.compile("了|过(?!年|期|敏)|来着|说|聊|提到|提过|讲|买的|吃的|去的|发的|定的|那次|上次|记得")
 
 CHINESE: Final = Language(RULES, _MASKED, _FILLER, _JOINT, _LEAD, _TRAIL, _FUTURE, _PAST)

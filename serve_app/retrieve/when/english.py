@@ -11,14 +11,29 @@ from serve_app.retrieve.when import holidays
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import ENGLISH_ORDINALS, VAGUE, english
-from serve_app.retrieve.when.periods import Grain
+from serve_app.retrieve.when.periods import Grain, Span
 
 Match = re.Match[str]
 
-_MONTHS: Final = "january february march april may june july august september october november december".split()
-_WEEKDAYS: Final = "monday tuesday wednesday thursday friday saturday sunday".split()
+_MONTHS: Final = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _SEASONS: Final = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
-_WEAK_MONTHS: Final = frozenset({"march", "may", "april", "june", "august", "mar", "apr", "jun", "aug", "jan", "dec", "sep"})
+_WEAK_MONTHS: Final = frozenset(
+    {"march", "may", "april", "june", "august", "mar", "apr", "jun", "aug", "jan", "dec", "sep"}
+)
 """Also verbs, modals and names: by themselves they are no months."""
 
 _MONTH: Final = (
@@ -307,12 +322,7 @@ def _half_of(match: Match, clock: Clock) -> Meaning:
 
 
 def _holiday(of_year: holidays.OfYear, match: Match, clock: Clock) -> Meaning:
-    grain = Grain.DAY if of_year(2020).end - of_year(2020).start <= ex.ONE_DAY else Grain.DAYS
-    found = ex.every_year(clock, grain, of_year)
-    which = match["which"]
-    if not which:
-        return found
-    return ex.nth_of_these(found, clock, _ahead(which))
+    return ex.holiday(clock, of_year, ahead=_ahead(match["which"]) if match["which"] else None)
 
 
 def _ordinal_day(match: Match, clock: Clock) -> Meaning:
@@ -340,7 +350,7 @@ def _the_unit(match: Match, clock: Clock) -> Meaning:
 
 def _now(match: Match, clock: Clock) -> Meaning:
     """The end of a range; by itself it says nothing."""
-    return Meaning(ex.Span(clock.now, clock.now), Grain.MOMENT, weak=True)
+    return Meaning(Span(clock.now, clock.now), Grain.MOMENT, weak=True)
 
 
 def _bare_year(match: Match, clock: Clock) -> Meaning | None:
@@ -413,7 +423,9 @@ RULES: Final = (
     rule(rf"\b{_NUMBER} {_UNIT} from (?:now|today)\b", _from_now),
     rule(rf"\bin {_NUMBER} {_UNIT}(?! or| and)", _in_units),
     rule(rf"\b(?P<which>last|past|previous|preceding|next|coming|following) {_NUMBER} {_UNIT}", _rolling),
-    rule(r"\b(?:over|in|during|within) the (?:last|past) (?P<unit>minute|hour|day|week|month|quarter|year)\b", _last_unit),
+    rule(
+        r"\b(?:over|in|during|within) the (?:last|past) (?P<unit>minute|hour|day|week|month|quarter|year)\b", _last_unit
+    ),
     rule(r"\b(?:the|this) (?:last|past) (?P<unit>hour|minute|day)\b", _last_unit),
     rule(rf"\bthe {_LONG_UNIT} before last\b", _before_last),
     rule(rf"\bthe {_LONG_UNIT} after next\b", _after_next),
@@ -441,7 +453,10 @@ RULES: Final = (
         _ordinal_day,
     ),
     rule(rf"(?<![\w$€£#./-]){_YEAR}{_OTHER_MEASURE}", _bare_year),
-    rule(r"(?<![\w/.-])(?P<a>\d{1,2})/(?P<b>\d{1,2})(?![\w/%.-])(?! (?:of|cup|tea|table|inch|full|done|pound))", _numeric_day),
+    rule(
+        r"(?<![\w/.-])(?P<a>\d{1,2})/(?P<b>\d{1,2})(?![\w/%.-])(?! (?:of|cup|tea|table|inch|full|done|pound))",
+        _numeric_day,
+    ),
     rule(r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap])\.?m\b\.?", _clock_time),
     rule(r"\bat (?P<hour>\d{1,2}):(?P<minute>\d\d)\b(?P<half>(?<!.))?", _clock_time),
     rule(rf"\b(?:(?:in|on) the )?{_PART}", _part),

@@ -19,6 +19,9 @@ FEW: Final = 5
 JUST_NOW: Final = timedelta(minutes=30)
 AROUND: Final = timedelta(days=3)
 NEVER: Final = datetime.max  # noqa: DTZ901 - local, like all here
+SOME_YEAR: Final = 2020
+"""One that every holiday comes in."""
+
 LEAP_YEARS_APART_MAX: Final = 8
 """Years to look back for a date that not every year has."""
 
@@ -162,6 +165,14 @@ def named_half(clock: Clock, number: int, *, weak: bool = False) -> Meaning:
     return every_year(clock, Grain.HALF, lambda chosen: periods.half(chosen, number), weak=weak)
 
 
+def holiday(clock: Clock, of_year: Callable[[int], Span], *, ahead: int | None = None) -> Meaning:
+    """The last one that has begun, or the last, this or the next one."""
+    some = of_year(SOME_YEAR)
+    single = some.end - some.start == ONE_DAY
+    found = every_year(clock, Grain.DAY if single else Grain.DAYS, of_year)
+    return found if ahead is None else nth_of_these(found, clock, ahead)
+
+
 def season(clock: Clock, first_month: int) -> Meaning:
     return every_year(clock, Grain.SEASON, lambda chosen: periods.season(chosen, first_month))
 
@@ -201,12 +212,15 @@ def day_of_month(clock: Clock, number: int, last: int | None = None, *, weak: bo
         return within(periods.months(chosen // 12, chosen % 12 + 1))
 
     steps = range(first, first + 13) if clock.future else range(first, first - 13, -1)
-    for chosen in steps:
-        span = _or_none(of_count, chosen)
-        if span is not None and (span.end > clock.now if clock.future else span.start <= clock.now):
-            again = lambda later: of_count(chosen + later)  # noqa: E731, B023 - the loop has ended
-            return Meaning(span, Grain.DAY if count == 1 else Grain.DAYS, within, MONTHLY, again, weak)
-    raise ValueError("no such day")
+    placed = ((chosen, _or_none(of_count, chosen)) for chosen in steps)
+    fitting = (
+        (chosen, span)
+        for chosen, span in placed
+        if span is not None and (span.end > clock.now if clock.future else span.start <= clock.now)
+    )
+    chosen, span = next(fitting)
+    grain = Grain.DAY if count == 1 else Grain.DAYS
+    return Meaning(span, grain, within, MONTHLY, lambda later: of_count(chosen + later), weak)
 
 
 def weekday(clock: Clock, number: int, *, ahead: int | None = None, last: int | None = None) -> Meaning:
@@ -220,7 +234,11 @@ def weekday(clock: Clock, number: int, *, ahead: int | None = None, last: int | 
         return Meaning(within(periods.week(clock.today + ahead * ONE_WEEK)), Grain.DAY)
     passed = (clock.today.weekday() - number - 1) % 7 + 1
     first = clock.today + (7 - passed % 7 if clock.future else -passed) * ONE_DAY
-    again = lambda later: periods.days(first + later * ONE_WEEK, count)  # noqa: E731
+
+
+    def again(later: int) -> Span:
+        return periods.days(first + later * ONE_WEEK, count)
+
     return Meaning(again(0), Grain.DAY, within, WEEKLY, again)
 
 

@@ -53,15 +53,16 @@ def _solar(year: int, month: int, day: int) -> date:
     """Raises ValueError outside the years 1900 to 2100, which the table covers."""
     if not 1900 < year < 2100:
         raise ValueError("the Chinese calendar is known from 1901 to 2099")
-    return LunarDate(year, month, day).to_solar_date()
+    solar: date = LunarDate(year, month, day).to_solar_date()
+    return solar
 
 
 @lru_cache(maxsize=YEARS_REMEMBERED)
 def _term(year: int, name: str) -> date:
     if not 1900 < year < 2100:
         raise ValueError("the Chinese calendar is known from 1901 to 2099")
-    return TermUtils.nth_term_day(year, TermUtils.name2index(name))
-
+    on: date = TermUtils.nth_term_day(year, TermUtils.name2index(name))
+    return on
 
 
 def thanksgiving(later: int = 0) -> OfYear:

@@ -206,8 +206,7 @@ def _year_end(match: Match, clock: Clock) -> Meaning:
 
 
 def _holiday(of_year: holidays.OfYear, match: Match, clock: Clock) -> Meaning:
-    single = of_year(2020).end - of_year(2020).start <= ex.ONE_DAY
-    return ex.every_year(clock, Grain.DAY if single else Grain.DAYS, of_year)
+    return ex.holiday(clock, of_year)
 
 
 def _now(match: Match, clock: Clock) -> Meaning:
@@ -219,7 +218,10 @@ RULES: Final = (
     rule("|".join(_SHORT_PARTS), _short_part),
     rule("|".join(sorted(_DAYS, key=len, reverse=True)), _named_day),
     rule(rf"{_WHICH}週末|(?<!毎)週末(?P<x>(?<!.))?", _weekend),
-    rule(r"(?<!毎週)(?<!毎)(?:(?P<which>先々|先先|先|今|再来|来)週の?|(?P<x>(?<!.))?)(?P<weekday>[月火水木金土日])曜日?", _weekday),
+    rule(
+        r"(?<!毎週)(?<!毎)(?:(?P<which>先々|先先|先|今|再来|来)週の?|(?P<x>(?<!.))?)(?P<weekday>[月火水木金土日])曜日?",
+        _weekday,
+    ),
     rule(rf"{_WHICH}週(?!刊|号|末)", _week),
     rule(rf"{_YEAR}(?!度?前|間)", _calendar_year),
     rule(_ERA, _era_year),
@@ -241,7 +243,10 @@ RULES: Final = (
     rule(rf"(?<![第\d]){_N}{_UNIT}後(?!半)", _from_now),
     rule(rf"(?<=月)の?{_DAY}", _day_of_month),
     rule(rf"(?<![\d第]){_DAY}(?=[にはのかまで以、。？?]|$)", _day_of_month),
-    rule(rf"(?:{_PART})の?(?P<hour>\d{{1,2}}|十[一二]?|[一二三四五六七八九])時(?P<minute>半|\d{{1,2}}分?)?(?!間)", _clock_time),
+    rule(
+        rf"(?:{_PART})の?(?P<hour>\d{{1,2}}|十[一二]?|[一二三四五六七八九])時(?P<minute>半|\d{{1,2}}分?)?(?!間)",
+        _clock_time,
+    ),
     rule(_PART + r"(?!食|会|日新聞|ごはん|ご飯|御飯)", _part),
     rule(r"現在|今(?=まで|に至る)", _now),
 )

@@ -135,7 +135,9 @@ def _from_to(first: Meaning, last: Meaning) -> Span | None:
     """The end is the first such time after the start; a start without a year takes that of the end."""
     start, end = first.span, last.span
     if start is not None and last.again is not None:
-        end = next((span for span in _repeated(last, range(-RECURS_MAX, RECURS_MAX)) if span.start >= start.start), None)
+        end = next(
+            (span for span in _repeated(last, range(-RECURS_MAX, RECURS_MAX)) if span.start >= start.start), None
+        )
     elif end is not None and first.again is not None:
         start = next((span for span in _repeated(first, range(1, -RECURS_MAX, -1)) if span.start < end.start), None)
     if start is None or end is None or start.start >= end.end:

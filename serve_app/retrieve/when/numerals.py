@@ -26,8 +26,7 @@ _SPANISH: Final = {word: number for number, word in enumerate(_SPANISH_WORDS.spl
 ENGLISH_ORDINALS: Final = {
     word: number
     for number, word in enumerate(
-        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
-        "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth".split(),
+        ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth", "nineteenth", "twentieth"],
         1,
     )
 } | {"twenty-first": 21, "twenty-second": 22, "twenty-third": 23, "twenty-fourth": 24, "twenty-fifth": 25,
@@ -38,7 +37,18 @@ _HAN_DIGITS: Final = {digit: number for number, digit in enumerate("零一二三
     "〇": 0, "○": 0, "两": 2, "俩": 2, "元": 1, "廿": 20,
 }  # fmt: skip
 _HAN_PLACES: Final = {"十": 10, "百": 100, "千": 1000}
-VAGUE: Final = frozenset("几数") | {"few", "several", "unos", "unas", "pocos", "pocas", "varios", "varias", "couple", "par"}
+VAGUE: Final = frozenset("几数") | {
+    "few",
+    "several",
+    "unos",
+    "unas",
+    "pocos",
+    "pocas",
+    "varios",
+    "varias",
+    "couple",
+    "par",
+}
 
 COUNT_DIGITS: Final = 4
 """Longer counts are not those of a calendar."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, tzinfo
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from serve_app.retrieve.when.expressions import Clock, Meaning
-from serve_app.retrieve.when.language import Language
+from serve_app.core import TimeWindow
 from serve_app.retrieve.when import joining
 from serve_app.retrieve.when.chinese import CHINESE, simplified
 from serve_app.retrieve.when.english import ENGLISH
+from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.japanese import JAPANESE
 from serve_app.retrieve.when.joining import Mention
+from serve_app.retrieve.when.language import Language
 from serve_app.retrieve.when.spanish import SPANISH
 from serve_app.retrieve.when.zones import local_now, located, zone_of
 
@@ -29,23 +30,10 @@ _LATIN: Final = re.compile("[A-Za-z]")
 _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _KANA: Final = re.compile("[\u3041-\u30ff]")
 
-Certainty = Literal["explicit", "vague"]
-
-
-class Window(NamedTuple):
-    """A half-open window of time, None for an open end, with the offsets that hold at its ends.
-
-    `explicit` where words name it, `vague` where they only hint at it ("a few days ago").
-    """
-
-    start: datetime | None
-    end: datetime | None
-    certainty: Certainty = "explicit"
-
 
 def read_window(
     query: str, instant: int, offset_minutes: int = 0, tz: str | None = None, locale: str | None = None
-) -> Window | None:
+) -> TimeWindow | None:
     """The window that a query names at this instant (microseconds since the epoch), or None.
 
     The zone is `tz`, else what `zone_of` makes of the locale and the offset. A query that names several times has the
@@ -130,12 +118,11 @@ _SPANISH_WORDS: Final = re.compile(
 )
 
 
-def _located(reading: joining.Reading, zone: tzinfo, now: datetime) -> Window | None:
+def _located(reading: joining.Reading, zone: tzinfo, now: datetime) -> TimeWindow | None:
     """The reading with offsets. What ends (or begins) now does so at that very instant, whatever the clock reads."""
-    certainty: Certainty = "vague" if reading.vague else "explicit"
     here = now.replace(tzinfo=None)
     start = None if reading.start is None else now if reading.start == here else located(reading.start, zone)
     end = None if reading.end is None else now if reading.end == here else located(reading.end, zone)
     if start is not None and end is not None and start >= end:
         return None
-    return Window(start, end, certainty)
+    return TimeWindow(start, end, certain=not reading.vague)

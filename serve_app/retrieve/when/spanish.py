@@ -15,10 +15,32 @@ from serve_app.retrieve.when.periods import Grain, Span
 
 Match = re.Match[str]
 
-_MONTHS: Final = "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre".split()
-_WEEKDAYS: Final = "lunes martes miércoles jueves viernes sábado domingo".split()
+_MONTHS: Final = [
+    "enero",
+    "febrero",
+    "marzo",
+    "abril",
+    "mayo",
+    "junio",
+    "julio",
+    "agosto",
+    "septiembre",
+    "octubre",
+    "noviembre",
+    "diciembre",
+]
+_WEEKDAYS: Final = ["lunes", "martes", "miércoles", "jueves", "viernes", "sábado", "domingo"]
 _SEASONS: Final = {"primavera": 3, "verano": 6, "otoño": 9, "invierno": 12}
-_ORDINALS: Final = {"primer": 1, "primero": 1, "primera": 1, "segundo": 2, "segunda": 2, "tercer": 3, "tercero": 3, "cuarto": 4}
+_ORDINALS: Final = {
+    "primer": 1,
+    "primero": 1,
+    "primera": 1,
+    "segundo": 2,
+    "segunda": 2,
+    "tercer": 3,
+    "tercero": 3,
+    "cuarto": 4,
+}
 _MONTH: Final = rf"(?P<month>{'|'.join(_MONTHS)}|setiembre)\b"
 _WEEKDAY: Final = r"(?P<weekday>lunes|martes|mi[ée]rcoles|jueves|viernes|s[áa]bado|domingo)\b"
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)(?![\w-]|[.,]\d)"
@@ -31,7 +53,13 @@ _UNIT: Final = r"(?P<unit>segundos?|minutos?|horas?|d[íi]as?|semanas?|mes(?:es)
 _UNITS: Final = {"seg": "minute", "min": "minute", "hor": "hour", "día": "day", "dia": "day", "sem": "week", "mes": "month",
                  "año": "year", "tri": "quarter"}  # fmt: skip
 _LONG: Final = r"(?P<unit>semana|mes|año|trimestre|fin de semana)"
-_PLACES: Final = {"semana": ex.week, "mes": ex.month, "año": ex.year, "trimestre": ex.quarter, "fin de semana": ex.weekend}
+_PLACES: Final = {
+    "semana": ex.week,
+    "mes": ex.month,
+    "año": ex.year,
+    "trimestre": ex.quarter,
+    "fin de semana": ex.weekend,
+}
 _PART: Final = r"(?:por |de |en |a )?la (?P<part>madrugada|mañana|tarde|noche)\b|(?:al |a )?(?P<noon>mediod[íi]a)\b"
 _PARTS: Final = {"madrugada": "dawn", "mañana": "morning", "tarde": "afternoon", "noche": "evening"}
 
@@ -111,7 +139,15 @@ def _last_unit(match: Match, clock: Clock) -> Meaning:
     return ex.rolling(clock, 1, _unit(match["unit"]))
 
 
-_NAMED_DAYS: Final = {"hoy": 0, "ayer": -1, "anteayer": -2, "antier": -2, "antes de ayer": -2, "pasado mañana": 2, "mañana": 1}
+_NAMED_DAYS: Final = {
+    "hoy": 0,
+    "ayer": -1,
+    "anteayer": -2,
+    "antier": -2,
+    "antes de ayer": -2,
+    "pasado mañana": 2,
+    "mañana": 1,
+}
 
 
 def _named_day(match: Match, clock: Clock) -> Meaning:
@@ -216,9 +252,7 @@ def _half_year(match: Match, clock: Clock) -> Meaning:
 
 
 def _holiday(of_year: holidays.OfYear, match: Match, clock: Clock) -> Meaning:
-    single = of_year(2020).end - of_year(2020).start <= ex.ONE_DAY
-    found = ex.every_year(clock, Grain.DAY if single else Grain.DAYS, of_year)
-    return ex.nth_of_these(found, clock, -1) if match["past"] else found
+    return ex.holiday(clock, of_year, ahead=-1 if match["past"] else None)
 
 
 def _day_of_month(match: Match, clock: Clock) -> Meaning:
@@ -241,7 +275,10 @@ def _now(match: Match, clock: Clock) -> Meaning:
 
 RULES: Final = (
     rule(r"\banteanoche\b|\banoche\b|\besta (?P<part>madrugada|mañana|tarde|noche)\b", _short_part),
-    rule(r"\bpasado mañana\b|\bantes de ayer\b|\banteayer\b|\bantier\b|\bayer\b|\bhoy\b|(?<!la )(?<!esta )\bmañana\b", _named_day),
+    rule(
+        r"\bpasado mañana\b|\bantes de ayer\b|\banteayer\b|\bantier\b|\bayer\b|\bhoy\b|(?<!la )(?<!esta )\bmañana\b",
+        _named_day,
+    ),
     rule(r"\bhace (?:un (?:momento|rato|ratito|instante|minuto)|nada)\b", lambda match, clock: ex.just_now(clock)),
     rule(rf"\bhace {_N} {_UNIT} y medi[oa]\b", _half_more_ago),
     rule(rf"\bhace (?P<exact>exactamente |justo )?{_N} {_UNIT}", _ago),
@@ -256,25 +293,43 @@ RULES: Final = (
     rule(rf"\beste {_MONTH}", _this_month),
     rule(rf"\b{_MONTH}(?: (?:de |del )?{_YEAR})?", _month),
     rule(rf"\b{_LONG} (?:antepasad[oa]|anterior al pasado)\b", _unit_before),
-    rule(rf"\b{_LONG} (?:pasad[oa]|anterior)\b|\b(?:el|la) pasad[oa] {_LONG.replace('unit', 'unit2')}(?P<x>(?<!.))?", lambda m, c: _PLACES[(m["unit"] or m["unit2"]).lower()](c, -1)),
+    rule(
+        rf"\b{_LONG} (?:pasad[oa]|anterior)\b|\b(?:el|la) pasad[oa] {_LONG.replace('unit', 'unit2')}(?P<x>(?<!.))?",
+        lambda m, c: _PLACES[(m["unit"] or m["unit2"]).lower()](c, -1),
+    ),
     rule(rf"\best[ea] {_LONG}", _this_unit),
     rule(rf"\bpr[óo]xim[oa] {_LONG}", _next_unit),
     rule(rf"\b{_LONG} (?:que viene|pr[óo]xim[oa]|siguiente)\b", _next_unit),
     rule(rf"\b{_WEEKDAY} pasado\b", _past_weekday),
     rule(rf"\bpasado {_WEEKDAY}", _past_weekday),
     rule(rf"\beste {_WEEKDAY}", _this_weekday),
-    rule(rf"\bpr[óo]ximo {_WEEKDAY}|\b{_WEEKDAY.replace('weekday', 'weekday2')} (?:que viene|pr[óo]ximo)\b", lambda m, c: ex.weekday(c, _weekday_number(m["weekday"] or m["weekday2"]), ahead=1)),
+    rule(
+        rf"\bpr[óo]ximo {_WEEKDAY}|\b{_WEEKDAY.replace('weekday', 'weekday2')} (?:que viene|pr[óo]ximo)\b",
+        lambda m, c: ex.weekday(c, _weekday_number(m["weekday"] or m["weekday2"]), ahead=1),
+    ),
     rule(rf"(?:(?<=\bel )|(?<=\bdel )|(?<=\bdesde )|(?<=\bhasta ))(?-i:{_WEEKDAY})", _weekday),
     rule(r"(?<=\bel )fin de semana\b", lambda match, clock: ex.weekend(clock)),
     rule(r"\b(?P<season>primavera|verano|otoño|invierno) pasad[oa]\b", _past_season),
     rule(r"\b(?P<which>est[ea]|pr[óo]xim[oa]) (?P<season>primavera|verano|otoño|invierno)\b", _this_season),
     rule(rf"\b(?P<season>primavera|verano|otoño|invierno)(?: (?:de |del )?{_YEAR})?", _season),
-    *(rule(rf"\b(?:{words})\b(?P<past> pasad[oa]s?\b)?", partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
-    rule(r"\ba (?P<stretch>principios|comienzos|inicios|mediados|finales|fines)\b|\b(?P<s2>(?<!.))?al (?P<stretch2>principio|inicio|final) (?=de)", lambda m, c: ex.stretch(_STRETCHES[(m["stretch"] or m["stretch2"])[:3].lower()])),
+    *(
+        rule(rf"\b(?:{words})\b(?P<past> pasad[oa]s?\b)?", partial(_holiday, of_year))
+        for words, of_year in _HOLIDAYS.items()
+    ),
+    rule(
+        r"\ba (?P<stretch>principios|comienzos|inicios|mediados|finales|fines)\b|\b(?P<s2>(?<!.))?al (?P<stretch2>principio|inicio|final) (?=de)",
+        lambda m, c: ex.stretch(_STRETCHES[(m["stretch"] or m["stretch2"])[:3].lower()]),
+    ),
     rule(r"\b(?P<number>primer|segundo|tercer|cuarto) trimestre\b", _quarter),
     rule(r"\b(?P<number>primer|segundo) semestre\b", _half_year),
-    rule(r"\b(?:el|día) (?P<day>[12]\d|3[01]|0?[1-9])(?: al (?P<last_day>\d{1,2}))?\b(?= ?(?:[?.,;]|$|del? (?:mes|este|próximo|pasado)|por la|y\b|dije|hab))(?!%)", _day_of_month),
-    rule(rf"(?:(?<=\ben )|(?<=\bdesde )|(?<=\bdurante )|(?<=\bhasta )|(?<=\baño )|(?<=\bde )|(?<=\bdel )|(?<=\bentre ))(?:el )?{_YEAR}", _bare_year),
+    rule(
+        r"\b(?:el|día) (?P<day>[12]\d|3[01]|0?[1-9])(?: al (?P<last_day>\d{1,2}))?\b(?= ?(?:[?.,;]|$|del? (?:mes|este|próximo|pasado)|por la|y\b|dije|hab))(?!%)",
+        _day_of_month,
+    ),
+    rule(
+        rf"(?:(?<=\ben )|(?<=\bdesde )|(?<=\bdurante )|(?<=\bhasta )|(?<=\baño )|(?<=\bde )|(?<=\bdel )|(?<=\bentre ))(?:el )?{_YEAR}",
+        _bare_year,
+    ),
     rule(rf"{_PART}", _part),
     rule(r"\b(?:hoy|ahora)\b", _now),
 )
@@ -293,7 +348,11 @@ _LEAD: Final = re.compile(
     r"(?P<within>en|durante|de|por|este|para|mes de|a principios de|a finales de))\s*(?:el|la|los|del?)?\s*$"
 )
 _TRAIL: Final = re.compile(r"(?i)\s*(?P<since>en adelante|hasta (?:ahora|hoy))\b")
-_FUTURE: Final = re.compile(r"(?i)\b(?:voy a|vamos a|va a|tengo que|tengo|hay que|próxim|planes|plazo|vence|cita|reunión)\b|\w+(?:ré|rás|rá|remos|rán)\b")
-_PAST: Final = re.compile(r"(?i)\b(?:dije|dijo|dijiste|gasté|compré|fui|fue|hice|hizo|hablamos|hablé|mencioné|pedí|comí|vi|era|estaba|había|he|hemos|tuve|pasó|quedamos)\b")
+_FUTURE: Final = re.compile(
+    r"(?i)\b(?:voy a|vamos a|va a|tengo que|tengo|hay que|próxim|planes|plazo|vence|cita|reunión)\b|\w+(?:ré|rás|rá|remos|rán)\b"
+)
+_PAST: Final = re.compile(
+    r"(?i)\b(?:dije|dijo|dijiste|gasté|compré|fui|fue|hice|hizo|hablamos|hablé|mencioné|pedí|comí|vi|era|estaba|había|he|hemos|tuve|pasó|quedamos)\b"
+)
 
 SPANISH: Final = Language(RULES, _MASKED, _FILLER, _JOINT, _LEAD, _TRAIL, _FUTURE, _PAST)
