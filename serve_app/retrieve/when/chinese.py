@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from serve_app.retrieve.when import expressions as ex
-from serve_app.retrieve.when import holidays, periods
+from serve_app.retrieve.when import holidays, numeric, periods
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import VAGUE, han
@@ -16,14 +16,13 @@ from serve_app.retrieve.when.periods import Grain, Span
 Match = re.Match[str]
 
 _SIMPLER: Final = str.maketrans(
-    "個週禮號點內後過來從現這節聖誕國慶兩鐘時間剛當聽舊頭幾開陽龍鬥勞動兒婦師親萬閏臘開陰歲會嚟晝裡裏離終還嗰鬧冇發說講",
-    "个周礼号点内后过来从现这节圣诞国庆两钟时间刚当听旧头几开阳龙斗劳动儿妇师亲万闰腊开阴岁会来昼里里离终还个闹无发说讲",
+    "個尋週禮號點內後過來從現這節聖誕國慶兩鐘時間剛當聽舊頭幾開陽龍鬥勞動兒婦師親萬閏臘開陰歲會嚟晝裡裏離終還嗰鬧冇發說講",
+    "个寻周礼号点内后过来从现这节圣诞国庆两钟时间刚当听旧头几开阳龙斗劳动儿妇师亲万闰腊开阴岁会来昼里里离终还个闹无发说讲",
 )
-_WIDE: Final = {0xFF10 + digit: 0x30 + digit for digit in range(10)} | {ord("："): ":", ord("／"): "/", ord("－"): "-"}
 
 _N: Final = r"(?P<count>\d{1,4}|[零〇一二两三四五六七八九十百几半数]{1,5})"
-_UNIT: Final = r"(?P<unit>分钟|分|个?半?小时|个半?钟头?|个?钟头|天|日|周|个?星期|个?礼拜|个?半?月|年|个?季度|秒钟?)"
-_UNITS: Final = {"分": "minute", "秒": "minute", "时": "hour", "钟": "hour", "天": "day", "日": "day", "周": "week",
+_UNIT: Final = r"(?P<unit>分钟|分|个?半?小时|个半?钟头?|个?钟头|天|日|周|个?星期|个?礼拜|个半?月|年|个?季度|秒钟?)"
+_UNITS: Final = {"时": "hour", "钟": "hour", "天": "day", "日": "day", "周": "week",
                  "期": "week", "拜": "week", "月": "month", "年": "year", "度": "quarter"}  # fmt: skip
 _WEEKDAYS: Final = (
     {name: number for number, name in enumerate("一二三四五六日")}
@@ -99,11 +98,11 @@ _PLACE: Final = r"(?!路|街|广场|大道|大街|村|小区|公园|桥|站|中�
 
 def simplified(text: str) -> str:
     """The text with the characters that matter here in their simplified form, one for one."""
-    return text.translate(_SIMPLER).translate(_WIDE)
+    return text.translate(_SIMPLER)
 
 
 def _unit(name: str) -> str:
-    return _UNITS[name.rstrip("头")[-1]]
+    return "minute" if name.startswith(("分", "秒")) else _UNITS[name.rstrip("头")[-1]]
 
 
 def _count(match: Match) -> tuple[float, bool]:
@@ -263,6 +262,10 @@ def _year_first(match: Match, clock: Clock) -> Meaning:
     return ex.of_month(clock, int(match["m"]), int(match["d"]), year=2000 + int(match["y"]))
 
 
+def _slashed_day(match: Match, clock: Clock) -> Meaning:
+    return ex.of_month(clock, int(match["m"]), int(match["d"]))
+
+
 def _stretch(match: Match, clock: Clock) -> Meaning:
     return ex.stretch(_STRETCHES[match["stretch"]])
 
@@ -346,6 +349,7 @@ _YEAR_WORD: Final = r"(?P<year_word>大前年|前年|去年|旧年|明年)"
 _AGO: Final = r"(?:之前|以前|前)(?!后|面|台|端|任|半|提|往|途)"
 
 RULES: Final = (
+    *numeric.RULES,
     rule(rf"{_YEAR_WORD}的?(?:今天|今日|同一天|同日)", _this_year_that_day),
     rule(r"(?P<count>[一二两三四五六七八九十\d]{1,2})年前的(?:今天|今日)(?P<year_word>(?<!.))?", _this_year_that_day),
     rule(rf"{_YEAR_WORD}的?(?:这个时候|这时候|此时|同期|差不多这时候)", _that_time_of_year),
@@ -411,16 +415,16 @@ RULES: Final = (
         lambda m, c: ex.year(c, _YEAR_WORDS[m[0][:3].removesuffix("度")]),
     ),
     rule(
-        r"(?<![十百千万两几半\d一二三四五六七八九])年(?P<stretch>初|底|末|中|尾)(?!奖)|岁末(?P<s2>)",
-        lambda m, c: _year_stretch(m, c),
+        r"(?<![十百千万两几半\d一二三四五六七八九])(?:年|岁)(?P<stretch>初(?![一二三四五六七八九十])|底|末|中(?![秋考])|尾)(?!奖)",
+        _year_stretch,
     ),
-    rule(r"(?<=[年月周拜期])的?(?P<stretch>上旬|中旬|下旬|初|底|末|尾|头|中(?=的|[^\w]|$|我|你))", _stretch),
+    rule(r"(?<=[年月周拜期度])的?(?P<stretch>上旬|中旬|下旬|初(?![一二三四五六七八九十])|底|末|尾|头|中(?=的|[^\w]|$|我|你))", _stretch),
     rule(r"(?P<which>去|今|明|前)(?P<season>[春夏秋冬])(?!天|季|令|奥)", _which_season),
     rule(
         r"(?P<which>上个?|这个?|下个?|今)(?P<season>[春夏秋冬])[天季]",
         lambda m, c: ex.nth_of_these(ex.season(c, _SEASONS[m["season"]]), c, {"上": -1, "下": 1}.get(m["which"][0], 0)),
     ),
-    rule(r"(?P<season>[春夏秋冬])(?:[天季]|(?=[^\w]|$|的时候))", _season),
+    rule(r"(?<![中立])(?P<season>[春夏秋冬])(?:[天季]|(?=[^\w]|$|的时候))", _season),
     *(rule(rf"(?:{words}){_PLACE}", partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
     rule(r"(?:大年|正月|年)初(?P<day>十[一二三四五]?|[一二三四五六七八九])", _lunar_day),
     rule(r"(?P<least>[一二两三四五六七八九])(?P<most>[二两三四五六七八九])" + _UNIT + _AGO, _two_or_three_ago),
@@ -458,11 +462,11 @@ RULES: Final = (
 _MASKED: Final = re.compile(
     "《[^》\n]{1,80}》|「[^」\n]{1,80}」|“[^”\n]{1,80}”|【[^】\n]{1,80}】|昨日重现|昨日黄花|昨日之|今日头条|明日方舟|明日之[后星]|明日黄花|"
     "明天会更好|昨天今天明天|今天不回家|后天(?:失明|失聪|努力|形成|因素|培养|教育|免疫|获得|性|的影响|环境)|先天.{0,6}后天|"
-    "每[个天周月年逢][一二三四五六日天早晚上周末星期礼拜]*|天天|春夏秋冬|春天在哪里|四季|半天(?!前)|等一下|一时半会|一会儿(?!前)|"
+    "每[个天周月年逢][一二三四五六日天早晚上周末星期礼拜]*|天天|春夏秋冬|春天在哪里|四季(?!度)|半天(?!前)|等一下|一时半会|一会儿(?!前)|"
     "三分钟热度|百年孤独|一周年|周年|半年报|(?<![去今明前])年年(?![初底末中尾])|日日|春晚|三月兔|七月与安生|八月长安|五月天|九月(?:同学|是|叫)|"
     "[一二三四五六七八九十]月(?:是|叫|爱|喜欢|它|她|他|这个名字|这只|那只|的主人|和她|和他)|(?:我家|猫|狗|女儿|儿子|叫|名叫|名为)[一二三四五六七八九十]月|"
     "周[一二三四五六日](?:围|岁|福|多|成|礼)|(?:小|老|叫)(?:周|国庆|元旦|立春|冬至)[一二三四五六日]?|国庆(?:[是叫说]|同学|哥|叔|他|和我)|"
-    "(?:初|高|大|小)[一二三四五六](?=学|的?时候|年级|班|数|语|英|上|下|毕|，|。|$)|[一二三四五六七八九\\d]年级|[一二三四五六]年[一二三四五六七八九]班|"
+    "(?<![年月大])(?:初|高|大|小)[一二三四五六](?=学|的?时候|年级|班|数|语|英|上|下|毕|，|。|$)|[一二三四五六七八九\\d]年级|[一二三四五六]年[一二三四五六七八九]班|"
     "版本\\s*\\d[\\d.]*|\\d+(?:\\.\\d+){2,3}(?!\\d)(?<!\\d{4}\\.\\d\\.\\d)(?<!\\d{4}\\.\\d\\d\\.\\d\\d)(?<!\\d{4}\\.\\d\\.\\d\\d)(?<!\\d{4}\\.\\d\\d\\.\\d)|"
     "上下|早上好|晚上好|下午好|早安|晚安|上午好|中午好|礼拜堂|今晚报|夏天的风|秋天的第一杯|冬奥|春运"
 )

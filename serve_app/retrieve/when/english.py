@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from serve_app.retrieve.when import expressions as ex
-from serve_app.retrieve.when import holidays
+from serve_app.retrieve.when import holidays, numeric
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import ENGLISH_ORDINALS, VAGUE, english
@@ -68,7 +68,7 @@ _HOLIDAYS: Final = {
     r"mid-?\s?autumn(?: festival)?|moon festival": holidays.MID_AUTUMN,
     r"dragon boat(?: festival)?": holidays.DRAGON_BOAT,
     r"qingming(?: festival)?|tomb[- ]sweeping day": holidays.solar_term("清明"),
-    r"new year'?s(?: day)?(?=\W|$)(?! resolution)": holidays.NEW_YEAR,
+    r"new year(?:'?s)?(?: day)?(?! (?:resolution|eve))": holidays.NEW_YEAR,
     r"valentine'?s(?: day)?": holidays.on(2, 14),
     r"(?:st\.? |saint )patrick'?s(?: day)?": holidays.on(3, 17),
     r"april fools?'?s?(?: day)?": holidays.on(4, 1),
@@ -141,34 +141,6 @@ def _date(match: Match, clock: Clock) -> Meaning:
     last = parts.get("last_day")
     year = int(parts["year"]) if parts["year"] else None
     return ex.of_month(clock, _month_number(match["month"]), int(match["day"]), int(last) if last else None, year)
-
-
-def _iso(match: Match, clock: Clock) -> Meaning:
-    year, month, day = match["year"], match["m"], match["d"]
-    if day is None:
-        return ex.month_of_year(int(year), int(month))
-    return ex.of_month(clock, int(month), int(day), year=int(year))
-
-
-def _numeric(match: Match, clock: Clock) -> Meaning:
-    """`5/7/2023`, `7.5.23`: the order is that of the locale."""
-    numbers = [int(match[name]) for name in ("a", "b", "c")]
-    if len(match["c"]) == 4:
-        order = "mdy" if clock.order == "mdy" and match["sep"] == "/" else "dmy"
-    else:
-        order = clock.order
-    at = dict(zip(order, numbers, strict=True))
-    if at["m"] > 12 and order != "ymd":
-        at["m"], at["d"] = at["d"], at["m"]
-    year = at["y"] if at["y"] > 99 else 2000 + at["y"]
-    return ex.of_month(clock, at["m"], at["d"], year=year)
-
-
-def _numeric_day(match: Match, clock: Clock) -> Meaning:
-    """`3/5` without a year is weak: it may be a fraction."""
-    first, second = int(match["a"]), int(match["b"])
-    month, day = (second, first) if clock.order == "dmy" and second <= 12 else (first, second)
-    return ex.of_month(clock, month, day)._replace(weak=True)
 
 
 def _which_unit(match: Match, clock: Clock) -> Meaning:
@@ -390,15 +362,15 @@ _OTHER_MEASURE: Final = (
 _SEASON: Final = r"(?P<season>spring|summer|autumn|fall|winter)\b"
 
 RULES: Final = (
+    *numeric.RULES,
+    rule(rf"\b(?P<most>one|two|three|four|five|six|\d) (?:or|to) {_NUMBER} {_UNIT} ago\b", _two_or_three_ago),
+    rule(rf"\b{_NUMBER} and a half {_UNIT} ago\b", _half_more_ago),
+    rule(rf"\b{_NUMBER} {_UNIT} and a half ago\b", _half_more_ago),
+    rule(rf"\b(?P<exact>exactly |precisely )?{_NUMBER} {_UNIT} ago(?P<today> today)?\b", _ago),
     rule(r"\b(?:the )?day (?:before yesterday|after tomorrow)\b", _named_day),
     rule(r"\b(?:earlier )?today\b|\byesterday\b|\btomorrow\b", _named_day),
     rule(rf"\b(?:earlier |later )?(?:this|last) {_PART}|\btonight\b", _this_part),
     rule(r"\bthe night before last\b", lambda match, clock: ex.part_of(clock, -2, "evening")),
-    rule(r"(?<![\w.-])(?P<year>(?:19|20)\d\d)(?P<s>[-/.])(?P<m>\d{1,2})(?P=s)(?P<d>\d{1,2})(?![\w-]|\.\d)", _iso),
-    rule(r"(?<![\w.-])(?P<year>(?:19|20)\d\d)[-/](?P<m>0\d|1[0-2])(?P<d>(?<!.))?(?![\w/-]|\.\d)", _iso),
-    rule(
-        r"(?<![\w.$€£/-])(?P<a>\d{1,2})(?P<sep>[/.-])(?P<b>\d{1,2})(?P=sep)(?P<c>\d{4}|\d\d)(?![\w/-]|\.\d)", _numeric
-    ),
     rule(rf"\b{_DAY}{_TO}(?: of)? {_MONTH}(?:,? {_YEAR})?", _date),
     rule(rf"\b{_MONTH} (?:the )?{_DAY}{_TO}(?!:)(?:,? {_YEAR})?", _date),
     rule(rf"(?<![\w.$])(?:the )?{_DAY}(?: of)?[ -]{_MONTH}(?:,?[ -](?:in )?{_YEAR})?", _date),
@@ -410,10 +382,6 @@ RULES: Final = (
     rule(rf"\b{_SEASON}(?: (?:of )?{_YEAR})?", _season),
     *(rule(rf"\b(?:{_WHICH} )?(?:{words})\b", partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
     rule(rf"\b(?:{_WHICH} )?(?:mother'?s'? day|(?P<mothering>mothering sunday))\b", _mothers_day),
-    rule(rf"\b(?P<most>one|two|three|four|five|six|\d) (?:or|to) {_NUMBER} {_UNIT} ago\b", _two_or_three_ago),
-    rule(rf"\b{_NUMBER} and a half {_UNIT} ago\b", _half_more_ago),
-    rule(rf"\b{_NUMBER} {_UNIT} and a half ago\b", _half_more_ago),
-    rule(rf"\b(?P<exact>exactly |precisely )?{_NUMBER} {_UNIT} ago(?P<today> today)?\b", _ago),
     rule(r"\bthis time last year\b", lambda match, clock: ex.ago(clock, 12, "month")),
     rule(r"\bthis day last year\b", lambda match, clock: ex.ago(clock, 12, "month", exact=True)),
     rule(
@@ -427,7 +395,7 @@ RULES: Final = (
         r"\b(?:over|in|during|within) the (?:last|past) (?P<unit>minute|hour|day|week|month|quarter|year)\b", _last_unit
     ),
     rule(r"\b(?:the|this) (?:last|past) (?P<unit>hour|minute|day)\b", _last_unit),
-    rule(rf"\bthe {_LONG_UNIT} before last\b", _before_last),
+    rule(rf"\b(?:the )?{_LONG_UNIT} before last\b", _before_last),
     rule(rf"\bthe {_LONG_UNIT} after next\b", _after_next),
     rule(r"\b(?:earlier|later) this (?P<unit>week|month|year|quarter)\b", _so_far),
     rule(rf"\b{_WHICH} {_LONG_UNIT}(?! (?:ending|number))", _which_unit),
@@ -453,10 +421,7 @@ RULES: Final = (
         _ordinal_day,
     ),
     rule(rf"(?<![\w$€£#./-]){_YEAR}{_OTHER_MEASURE}", _bare_year),
-    rule(
-        r"(?<![\w/.-])(?P<a>\d{1,2})/(?P<b>\d{1,2})(?![\w/%.-])(?! (?:of|cup|tea|table|inch|full|done|pound))",
-        _numeric_day,
-    ),
+    numeric.WITHOUT_YEAR,
     rule(r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap])\.?m\b\.?", _clock_time),
     rule(r"\bat (?P<hour>\d{1,2}):(?P<minute>\d\d)\b(?P<half>(?<!.))?", _clock_time),
     rule(rf"\b(?:(?:in|on) the )?{_PART}", _part),
@@ -474,6 +439,7 @@ _MASKED: Final = re.compile(
         (?<!\b\d\d\.\d\d\.\d{4})(?<!\b\d{4}\.\d\.\d)(?<!\b\d{4}\.\d\.\d\d)(?<!\b\d{4}\.\d\d\.\d)(?<!\b\d{4}\.\d\d\.\d\d)
         (?<!\b\d\d\.\d\d\.\d\d)
     | [$€£¥]\s?\d[\d.,]*
+    | \b(?:spell|pronounce|the\ word|translate)\ \w+
     | \b24/7\b
     | \bmay\ (?:i|we|you|he|she|they|it|be|have|not|the|this|that|or|also|well|need|want|cause|contain)\b
     | \bmarch(?:ed|es|ing)?\ (?:to(?!\ (?:may|april|june|july|august|september|october|november|december|\d)\b)|on\b

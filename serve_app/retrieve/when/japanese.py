@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from serve_app.retrieve.when import expressions as ex
-from serve_app.retrieve.when import holidays, periods
+from serve_app.retrieve.when import holidays, numeric, periods
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import han
@@ -214,6 +214,7 @@ def _now(match: Match, clock: Clock) -> Meaning:
 
 
 RULES: Final = (
+    *numeric.RULES,
     rule(r"たった今|今さっき|ついさっき|さっき|さきほど|先ほど|先程|つい先", lambda match, clock: ex.just_now(clock)),
     rule("|".join(_SHORT_PARTS), _short_part),
     rule("|".join(sorted(_DAYS, key=len, reverse=True)), _named_day),
@@ -227,7 +228,7 @@ RULES: Final = (
     rule(_ERA, _era_year),
     rule("|".join(sorted(_YEARS, key=len, reverse=True)), _year),
     rule(rf"(?<![\dヶかカヵケ箇]){_MONTH}{_DAY}", _date),
-    rule(rf"(?<![\d]){_MONTH}(?!間)", _named_month),
+    rule(rf"(?<![\d]){_MONTH}(?!間|ちゃん|さん|くん|君|様)", _named_month),
     rule(rf"{_WHICH}月", _month),
     rule(rf"(?:{_WHICH.replace('先々|先先|先|今|再来|来', '前|今|来')})四半期", _which_quarter),
     rule(r"第(?P<number>[1-4一二三四])四半期", _quarter),

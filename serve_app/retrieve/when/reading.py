@@ -26,6 +26,9 @@ READ_CHARACTERS_MAX: Final = 2_000
 
 MASK: Final = "\ufffc"
 
+_WIDE: Final = {0xFF10 + digit: 0x30 + digit for digit in range(10)} | {ord("："): ":", ord("／"): "/", ord("－"): "-"}
+"""Full-width digits and signs of dates, as their usual form."""
+
 _LATIN: Final = re.compile("[A-Za-z]")
 _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _KANA: Final = re.compile("[\u3041-\u30ff]")
@@ -53,7 +56,7 @@ def read_window(
 
 def read(query: str, now: datetime, locale: str | None = None) -> list[joining.Reading]:
     """All times that a query names, each in readings of the asker's clock, in the order of the text."""
-    text = simplified(query[:READ_CHARACTERS_MAX])
+    text = query[:READ_CHARACTERS_MAX].translate(_WIDE)
     readings: list[joining.Reading] = []
     for language in _languages(text, locale):
         readings += _in_language(text, language, now, locale)
@@ -75,6 +78,8 @@ def _languages(text: str, locale: str | None) -> list[Language]:
 
 
 def _in_language(text: str, language: Language, now: datetime, locale: str | None) -> list[joining.Reading]:
+    if language is CHINESE:
+        text = simplified(text)
     text = language.masked.sub(lambda match: MASK * len(match[0]), text)
     future = bool(language.future.search(text)) and not language.past.search(text)
     clock = Clock(now, future, _order_of(locale))

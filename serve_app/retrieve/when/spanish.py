@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from serve_app.retrieve.when import expressions as ex
-from serve_app.retrieve.when import holidays
+from serve_app.retrieve.when import holidays, numeric
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import VAGUE, spanish
@@ -46,7 +46,7 @@ _WEEKDAY: Final = r"(?P<weekday>lunes|martes|mi[ée]rcoles|jueves|viernes|s[áa]
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)(?![\w-]|[.,]\d)"
 _DAY: Final = r"(?P<day>\d{1,2}|primero|uno)"
 _N: Final = (
-    r"(?P<count>\d{1,4}|un par de|unos?|unas?|varios|varias|pocos|pocas|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|"
+    r"(?P<count>\d{1,4}|un par de|un(?:[oa]s?)?|varios|varias|pocos|pocas|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|"
     r"once|doce|trece|catorce|quince|dieciséis|diecisiete|dieciocho|diecinueve|veinte|treinta|medio|media)"
 )
 _UNIT: Final = r"(?P<unit>segundos?|minutos?|horas?|d[íi]as?|semanas?|mes(?:es)?|años?|trimestres?)\b"
@@ -274,6 +274,7 @@ def _now(match: Match, clock: Clock) -> Meaning:
 
 
 RULES: Final = (
+    *numeric.RULES,
     rule(r"\banteanoche\b|\banoche\b|\besta (?P<part>madrugada|mañana|tarde|noche)\b", _short_part),
     rule(
         r"\bpasado mañana\b|\bantes de ayer\b|\banteayer\b|\bantier\b|\bayer\b|\bhoy\b|(?<!la )(?<!esta )\bmañana\b",
