@@ -15,6 +15,7 @@ from serve_app.backup.options import BackupOptions
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.embed import EncoderOptions
+from serve_app.models.expand import ExpanderOptions
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
 
@@ -113,6 +114,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     follow: FollowOptions = FollowOptions()
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()
+    expand: ExpanderOptions = ExpanderOptions()
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option of the backups' address without meaning."""

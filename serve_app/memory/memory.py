@@ -30,7 +30,7 @@ from serve_app.errors import (
 from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, answer, retrieved_by
 from serve_app.memory.encoding import Encoding
-from serve_app.memory.expansion import Understood, read_alone, resolved, stands_alone
+from serve_app.memory.expansion import Understanding, Understood, by_rules, resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
@@ -104,6 +104,7 @@ class Memory:
         policies: Policies,
         user_turns: int | None,
         retrievals: Retrievals,
+        understanding: Understanding,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
@@ -118,6 +119,7 @@ class Memory:
         self._policies = policies
         self._user_turns = user_turns
         self._retrievals = retrievals
+        self._understanding = understanding
         self._redacting = Redacting(policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
 
@@ -263,16 +265,20 @@ class Memory:
     async def expand(self, tenant: str, request: ExpandRequest) -> tuple[Understood, tuple[str, ...]]:
         """What a query says beyond its words, and why it may be less than could be known."""
         said = living(request.history, self._effective(request.now))
-        return read_alone(request.query, said, request.asked, request.now), ()
+        found = by_rules(request.query, said, request.asked, request.now)
+        return await self._understanding.refined(tenant, request.query, found, request.asked, request.now)
 
     async def _understood(
-        self, shard: Shard, owner: Owner, size: Size, request: SearchRequest, now: int
+        self, shard: Shard, owner: Owner, size: Size, request: SearchRequest, expiry: int
     ) -> tuple[Understood, tuple[str, ...]]:
-        asked_at = self._clock() if request.now is None else request.now
+        instant = self._clock() if request.now is None else request.now
         if stands_alone(request):
-            return read_alone(request.query, (), request.asked, asked_at), ()
-        found = await self._read(shard, owner, size, resolved, shard, owner.key, request, asked_at, now)
-        return found, ()
+            found = by_rules(request.query, (), request.asked, instant)
+        else:
+            found = await self._read(shard, owner, size, resolved, shard, owner.key, request, instant, expiry)
+        return await self._understanding.refined(
+            owner.tenant, request.query, found, request.asked, instant, request.deadline_s
+        )
 
     async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
         """Resolve the query, embed it, search hot then warm, rank."""

@@ -34,6 +34,11 @@ _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _KANA: Final = re.compile("[\u3041-\u30ff]")
 
 
+def asked_at(instant: int, offset_minutes: int = 0, tz: str | None = None, locale: str | None = None) -> datetime:
+    """The instant in the asker's zone. Raises OverflowError at the ends of time."""
+    return local_now(instant, zone_of(tz, locale, offset_minutes, instant))
+
+
 def read_window(
     query: str, instant: int, offset_minutes: int = 0, tz: str | None = None, locale: str | None = None
 ) -> TimeWindow | None:
@@ -43,10 +48,11 @@ def read_window(
     first one that lies in the past.
     """
     try:
-        zone = zone_of(tz, locale, offset_minutes, instant)
-        aware = local_now(instant, zone)
+        aware = asked_at(instant, offset_minutes, tz, locale)
     except (OverflowError, ValueError):  # too near to the ends of time
         return None
+    zone = aware.tzinfo
+    assert zone is not None
     now = aware.replace(tzinfo=None)
     readings = read(query, now, locale)
     chosen = next((one for one in readings if one.start is None or one.start <= now), None)
