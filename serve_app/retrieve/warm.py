@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from serve_app.core import Turn
 from serve_app.ports import EncodedQuery
-from serve_app.retrieve.found import UNKNOWN, Hot
+from serve_app.retrieve.found import UNKNOWN
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.shortlist import Hot
 from serve_app.stores.block import Block
 from serve_app.stores.terms import query_terms
 from serve_app.stores.wanted import Wanted
