@@ -16,7 +16,9 @@ from serve_app.models.waiting import Vector
 from serve_app.ports import EncodedQuery
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import TERMS_LOOKED_FOR, WARM_CANDIDATES, Question, search
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.search import search
+from serve_app.retrieve.warm import TERMS_LOOKED_FOR, WARM_CANDIDATES
 from serve_app.stores.block import Block
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.packing import pack_vectors
