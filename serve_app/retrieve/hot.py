@@ -36,7 +36,7 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
-        dense = None if encoded is None else block.dense(encoded.vector, n, question.as_of)
+        dense = None if encoded is None else block.dense(encoded.version, encoded.vector, n, question.as_of)
         evidence = _evidence(block, question.query, n, eligible, dense)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]

@@ -35,7 +35,9 @@ Older = Callable[[str, Sequence[int]], list[Turn]]
 class WarmTable(Protocol):
     """What search asks of the warm tables. Both may raise StorageTrouble."""
 
-    def nearest(self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
+    def nearest(
+        self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted, version: str
+    ) -> list[tuple[Turn, float]]: ...
 
     def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
 
@@ -86,7 +88,7 @@ def warm_turns(
     wanted = _wanted(block, question, tail.moved)
     latest = {seq: (turn, UNKNOWN) for seq, turn in tail.turns.items()}
     match = table.matching(block.key, query_terms(question.query), k, wanted)
-    near = [] if encoded is None else table.nearest(block.key, encoded.vector, k, wanted)
+    near = [] if encoded is None else table.nearest(block.key, encoded.vector, k, wanted, encoded.version)
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
     pairs = (found | latest).values()
     return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
