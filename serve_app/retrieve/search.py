@@ -21,7 +21,7 @@ from serve_app.retrieve.merge import merged
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import Ordered, SecondStage
 from serve_app.retrieve.shortlist import Clues, Hot
-from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, warm_turns
+from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, token_reader, warm_turns
 from serve_app.stores.block import Block
 
 HOT: frozenset[Tier] = frozenset({"hot"})
@@ -85,7 +85,7 @@ def _hot_then_warm(
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
         return _First(hot.found, hot.clues, BOTH, (f"warm: {error.code}",))
-    return _First(*merged(hot, warm, question, encoded), BOTH)
+    return _First(*merged(hot, warm, question, encoded, token_reader(block, encoded, table)), BOTH)
 
 
 def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
@@ -137,4 +137,8 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
-    return _First(*merged(hot, warm, question, encoded, found), frozenset(asked), tuple(reasons))
+    return _First(
+        *merged(hot, warm, question, encoded, token_reader(block, encoded, table), found),
+        frozenset(asked),
+        tuple(reasons),
+    )

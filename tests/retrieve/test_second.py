@@ -65,11 +65,13 @@ def backwards(shortlist: Shortlist) -> NDArray[np.float64]:
 
 
 def block_of(texts: Sequence[str]) -> Block:
-    block = Block("owner", EMBEDDER.version, ExactHotIndex(EMBEDDER.version.dimension))
+    block = Block("owner", (EMBEDDER.version,), {EMBEDDER.version.name: ExactHotIndex(EMBEDDER.version.dimension)})
     for seq, text in enumerate(texts, 1):
-        block.apply(TurnPut("owner", Turn(f"t{seq}", "s", "user", text, seq, seq, seq)))
+        block.apply(TurnPut("owner", Turn(f"t{seq}", "s", "user", text, seq, seq, seq, rev=seq)))
+    made = EMBEDDER.encode(texts, tokens=True)
     items = tuple(
-        TurnVectors(seq, 0, "s", f"t{seq}", pack_vectors(EMBEDDER.embed([text]))) for seq, text in enumerate(texts, 1)
+        TurnVectors(seq, seq, "s", f"t{seq}", pack_vectors(vector[None]), tokens.tobytes())
+        for seq, (vector, tokens) in enumerate(zip(made.vectors, made.tokens or [], strict=True), 1)
     )
     block.apply(VectorsPut(len(texts) + 1, "owner", EMBEDDER.version.name, items))
     return block
@@ -115,7 +117,7 @@ def test_k_is_cut_after_the_second_stage(k: int) -> None:
 
 def test_equal_scores_fall_to_the_newer_turn() -> None:
     """Also such as differ by less than a step."""
-    judge = Fixed(lambda shortlist: 0.5 + 1e-6 * np.arange(len(shortlist.scores)))
+    judge = Fixed(lambda shortlist: 0.5 + 1e-7 * np.arange(len(shortlist.scores)))
     found = seqs(ask(BLOCK, SecondStage({"model": judge}), k=RERANKED_MAX))
     assert found == sorted(found, reverse=True)
 
@@ -205,7 +207,7 @@ def test_each_sees_the_scores_of_the_one_before() -> None:
     ask(BLOCK, SecondStage({"late": Fixed(lambda one: np.full(len(one.scores), 0.25)), "model": last}))
     assert (last.seen[0].scores == 0.25).all()
     assert last.seen[0].names == FEATURES
-    assert list(last.seen[0].texts())[0].startswith("user (1 January 1970): ")
+    assert next(iter(last.seen[0].texts())).startswith("user (1 January 1970): ")
 
 
 def test_what_became_of_each_is_counted() -> None:
