@@ -20,9 +20,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Turn
+from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import MemstrataError, Overloaded
-from serve_app.ports import Embedder, Vectors
+from serve_app.ports import Encodings
 from serve_app.records import Record, TurnPut, TurnVectors
 from serve_app.stores.packing import pack_vectors, turn_text
 from serve_app.write.backlog import Backlog, Waiting
@@ -52,10 +52,15 @@ RETRY_AFTER_S = 1.0
 """Pause after a failed round."""
 
 
-class PassageEncoder(Protocol):
-    """What the indexer needs of the encoder service."""
+class TurnEncoders(Protocol):
+    """What the indexer needs of the encoders."""
 
-    def passages(self, texts: Sequence[str]) -> Future[Vectors]: ...
+    @property
+    def versions(self) -> tuple[EmbeddingVersion, ...]: ...
+
+    def chunks(self, version: str, text: str) -> list[str]: ...
+
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]: ...
 
 
 @dataclass(eq=False)
@@ -65,7 +70,7 @@ class Round:
     backlog: Backlog
     turns: list[tuple[Waiting, Turn]]
     pieces: list[list[str]]
-    vectors: Future[Vectors]
+    encodings: Future[Encodings]
 
 
 class Recording(NamedTuple):
@@ -79,15 +84,14 @@ class Recording(NamedTuple):
 class Indexer:
     def __init__(
         self,
-        encoder: PassageEncoder,
-        embedder: Embedder,
+        encoders: TurnEncoders,
         retry_after_s: float = RETRY_AFTER_S,
         meter: Meter = UNMETERED,
     ) -> None:
         self._retry_after_s = retry_after_s
         self._meter = meter
-        self._encoder = encoder
-        self._embedder = embedder
+        self._encoders = encoders
+        self._version = encoders.versions[0].name
         self._short = Backlog()
         self._long = Backlog()
         self._wake = threading.Condition()
@@ -185,15 +189,15 @@ class Indexer:
         backlog, batch = self._take()
         try:
             turns = list(self._rightly_here(batch, backlog))
-            pieces = [self._embedder.chunks(turn_text(turn)) for _, turn in turns]
+            pieces = [self._encoders.chunks(self._version, turn_text(turn)) for _, turn in turns]
             if not turns:
                 return None
-            vectors = self._encoder.passages([piece for chunks in pieces for piece in chunks])
+            encodings = self._encoders.passages(self._version, [piece for chunks in pieces for piece in chunks])
         except Exception as error:  # noqa: BLE001 - a table or an encoder that fails: the turns stay pending
             self._embedding_failed(batch, backlog, error)
             return None
         self._in_hand += (waiting for waiting, _ in turns)
-        return Round(backlog, turns, pieces, vectors)
+        return Round(backlog, turns, pieces, encodings)
 
     def _take(self) -> tuple[Backlog, list[Waiting]]:
         """Short turns, then one long turn, and so on."""
@@ -207,7 +211,7 @@ class Indexer:
         """Wait for a round's vectors and hand them to the writers, owner by owner."""
         waiting = [waiting for waiting, _ in embedded.turns]
         try:
-            vectors = embedded.vectors.result()
+            vectors = embedded.encodings.result().vectors
         except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
             self._embedding_failed(waiting, embedded.backlog, error)
             return []
@@ -230,7 +234,7 @@ class Indexer:
     def _submitted(self, writer: ShardWriter, owner: str, items: Sequence[TurnVectors]) -> Future[Outcome]:
         """The outcome to come; a refusal is an outcome, too."""
         try:
-            return writer.submit(PutVectors(owner, self._embedder.version.name, items))
+            return writer.submit(PutVectors(owner, self._version, items))
         except MemstrataError as error:
             refused: Future[Outcome] = Future()
             refused.set_exception(error)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from serve_app.errors import EncoderUnavailable, Overloaded
-from serve_app.models.batching import EmbedService
+from serve_app.models.encoders import Encoders
 from serve_app.ports import Encodings, Spans, Vectors
 from serve_app.records import Record
 from serve_app.stores.log import ShardLog
@@ -55,9 +55,9 @@ class Indexing:
     def __init__(
         self, embedder: Moody, opened: Callable[..., OneShard], names: Sequence[str] = ("store",), **options: Any
     ) -> None:
-        self.service = EmbedService(embedder)
+        self.service = Encoders([embedder])
         self.meter = Noting()
-        self.indexer = Indexer(self.service, embedder, retry_after_s=0.01, meter=self.meter)
+        self.indexer = Indexer(self.service, retry_after_s=0.01, meter=self.meter)
         self.started = False
         self.shards = [opened(name, number=n, committed=self.committed, **options) for n, name in enumerate(names)]
 
