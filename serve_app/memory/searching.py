@@ -16,6 +16,7 @@ from serve_app.retrieve.cold import cold_turns
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.search import search
+from serve_app.retrieve.second import SecondStage
 from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
@@ -35,11 +36,16 @@ class Size(NamedTuple):
     characters: int
     results: int
     heavy: bool = False
+    reranked: bool = False
+    """A second stage takes several milliseconds."""
 
     @property
     def small(self) -> bool:
         return (
-            not self.heavy and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+            not self.heavy
+            and not self.reranked
+            and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX
+            and self.results <= AT_ONCE_RESULTS_MAX
         )
 
 
@@ -49,7 +55,12 @@ def short(block: Block) -> bool:
 
 
 def found_in(
-    shard: Shard, owner: str, question: Question, encoded: EncodedQuery | None, stages: Stages
+    shard: Shard,
+    owner: str,
+    question: Question,
+    encoded: EncodedQuery | None,
+    second: SecondStage,
+    stages: Stages,
 ) -> tuple[list[Result], Answer]:
     """What answers the question, and the turns among it."""
     stages.mark("queue")
@@ -58,11 +69,12 @@ def found_in(
     answer = Answer([])
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
+        unfolded = partial(reading.unfolded, shard)
+        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
-    stages.mark("search")
+    stages.mark_two("search", "rerank", answer.second_s)
     return found, answer
 
 
