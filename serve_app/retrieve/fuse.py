@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
-ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window")
+ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window", "echo")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
 _OWN_SHARE: Final = 0.5
@@ -67,6 +67,7 @@ class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speaker: float = 0.05
     date: float = 0.1
     window: float = 0.1
+    echo: float = -0.5
 
 
 class Evidence(NamedTuple):
@@ -88,6 +89,8 @@ class Evidence(NamedTuple):
     """1 where the query names the turn's speaker, else 0."""
     date: Floats | None = None
     """Share of the date in the query that is the turn's date, 0 to 1."""
+    echo: Floats | None = None
+    """1 where the query's rewrite took its words from the turn, else 0: it is like the query whatever that asks."""
     moment: Floats | None = None
     """How much the turn lies in the query's window of time, 0 to 1; half of it where the query only hints at one."""
 
@@ -186,6 +189,7 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         speaker=weights.speaker if lexical else 0.0,
         date=weights.date if lexical else 0.0,
         window=weights.window if lexical else 0.0,
+        echo=weights.echo,
     )
 
 
@@ -200,6 +204,7 @@ def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
         ("speaker", evidence.speaker, weights.speaker),
         ("date", evidence.date, weights.date),
         ("window", evidence.moment, weights.window),
+        ("echo", evidence.echo, weights.echo),
     )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
     lexical: dict[str, Floats] = bm25 | {arm: weight * felt for arm, felt, weight in boosts if felt is not None}

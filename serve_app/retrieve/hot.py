@@ -92,8 +92,18 @@ def _evidence(
         code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
         speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
         date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
+        echo=_echo(block, question.drawn_from, n),
         moment=None if question.window is None else moment_match(question.window, block.columns.times(n)),
     )
+
+
+def _echo(block: Block, drawn_from: frozenset[int], n: int) -> NDArray[np.float32] | None:
+    if not drawn_from:
+        return None
+    echo = np.zeros(n, np.float32)
+    ordinals = [block.columns.ordinal(seq) for seq in drawn_from if seq in block.turns]
+    echo[[ordinal for ordinal in ordinals if ordinal < n]] = 1
+    return echo
 
 
 @lru_cache(maxsize=QUERIES_REMEMBERED)
