@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
@@ -38,7 +38,7 @@ from serve_app.memory.retrievals import Retrievals
 from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.metrics import Gauges, Metrics
-from serve_app.ports import Embedder
+from serve_app.ports import Embedder, Encodings, Vectors
 from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.folder_lock import lock_folder
@@ -49,7 +49,7 @@ from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
 from serve_app.write.hits import Noted, WriteHits
 from serve_app.write.housekeeping import Duty, Housekeeper
-from serve_app.write.indexer import Indexer, PassageEncoder
+from serve_app.write.indexer import Indexer
 from serve_app.write.lifecycle import Demote
 from serve_app.write.rescan import Rescan
 from serve_app.write.shard import Shard
@@ -58,10 +58,37 @@ WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
 
 
-class EncoderQueues(Queues, PassageEncoder, Protocol):
+class EncoderQueues(Queues, Protocol):
     """What requests and the indexer ask of the encoder, and its end."""
 
+    def passages(self, texts: Sequence[str]) -> Future[Vectors]: ...
+
     def close(self) -> None: ...
+
+
+class _OneEncoder:
+    """The one encoder of this service, for turns."""
+
+    def __init__(self, queues: EncoderQueues, embedder: Embedder) -> None:
+        self._queues, self._embedder = queues, embedder
+
+    def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
+        return (self._embedder.version.name,)
+
+    def chunks(self, version: str, text: str) -> list[str]:
+        return self._embedder.chunks(text)
+
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        made: Future[Encodings] = Future()
+
+        def done(asked: Future[Vectors]) -> None:
+            if (error := asked.exception()) is not None:
+                made.set_exception(error)
+            else:
+                made.set_result(Encodings(asked.result(), [0] * len(texts)))
+
+        self._queues.passages(texts).add_done_callback(done)
+        return made
 
 
 class Service:
@@ -118,14 +145,14 @@ class Service:
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
         embedder = self._open_encoder(settings.encoder)
-        identity = identity_of(settings, embedder.version)
+        identity = identity_of(settings, (embedder.version,))
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
         queues = self._open_queues(embedder)
         opened.callback(queues.close)
         metrics = Metrics()
-        self._indexer = Indexer(queues, embedder, meter=metrics)
+        self._indexer = Indexer(_OneEncoder(queues, embedder), meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
