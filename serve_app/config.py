@@ -14,6 +14,7 @@ from serve_app.backup.layout import Layout
 from serve_app.backup.options import BackupOptions
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
+from serve_app.memory.reranking import RerankOptions
 from serve_app.models.embed import EncoderOptions
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
@@ -110,6 +111,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     encoder: EncoderOptions = EncoderOptions()
     fold: FoldOptions = FoldOptions()
     memory: MemoryOptions = MemoryOptions()
+    rerank: RerankOptions = RerankOptions()
     follow: FollowOptions = FollowOptions()
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()

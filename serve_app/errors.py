@@ -14,6 +14,7 @@ MemstrataError
 ├── QuotaExceeded           this user or tenant holds as much as it may
 ├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
+├── RerankerUnavailable     the reranker cannot be loaded, or has failed
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
     ├── Fenced                  a newer writer owns the shard; this one has stopped
@@ -44,6 +45,7 @@ __all__ = [
     "RateLimited",
     "ReadOnlyReplica",
     "ReceiptNotReached",
+    "RerankerUnavailable",
     "StorageFull",
     "StorageTrouble",
     "StoreUnavailable",
@@ -116,6 +118,10 @@ class DeadlinePassed(MemstrataError):
 
 class EncoderUnavailable(MemstrataError):
     code = "encoder_unavailable"
+
+
+class RerankerUnavailable(MemstrataError):
+    code = "reranker_unavailable"
 
 
 class StorageTrouble(MemstrataError):

@@ -34,9 +34,12 @@ from serve_app.memory.following import FollowingOperator
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
+from serve_app.memory.relevance import Relevance
+from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
 from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
+from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.observe.metrics import Gauges, Metrics
 from serve_app.ports import Embedder, Encodings, Vectors
 from serve_app.records import Record
@@ -92,7 +95,8 @@ class _OneEncoder:
 
 
 class Service:
-    """`encoder`, `segments` and `reader` open the models and the logs, `clock` gives the time; others are for tests.
+    """`encoder`, `reranker`, `segments` and `reader` open the models and the logs, `clock` gives the time; others than
+    the defaults are for tests.
 
     `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
     """
@@ -102,6 +106,7 @@ class Service:
         settings: Settings,
         *,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
+        reranker: Callable[[ModelOptions], CrossEncoding | None] = open_reranker,
         segments: OpenSegments = open_segments,
         reader: OpenReader = open_reader,
         queues: Callable[[Embedder], EncoderQueues] | None = None,
@@ -110,6 +115,7 @@ class Service:
         self._settings = settings
         self._folder = Path(settings.data)
         self._open_encoder = encoder
+        self._open_reranker = reranker
         self._open_segments = segments
         self._open_reader = reader
         self._queues_beside = queues
@@ -154,25 +160,32 @@ class Service:
         metrics = Metrics()
         self._indexer = Indexer(_OneEncoder(queues, embedder), meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
+        reranker = self._open_reranker(settings.rerank)
+        if reranker is not None:
+            opened.callback(reranker.close)
+        second = second_stage(settings.rerank, reranker, metrics)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         if settings.role == "replica":
             operator = self._start_following(identity, queues, metrics, opened)
         else:
             operator = self._start_writing(identity, queues, metrics, policies, noted, rescan, opened)
+        encoding = Encoding(queues, embedder, self._pool)
         memory = Memory(
             self._writers,
             self._indexer,
             self._refresher,
-            Encoding(queues, embedder, self._pool),
+            encoding,
             {tokenizer.name: tokenizer},
             self._pool,
             settings.memory,
             self._clock,
-            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
+            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name, *second.names),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
+            second,
+            Relevance(encoding, reranker, self._pool),
         )
         operator.watch(keys, policies)
         metrics.watch(Gauges(self._gauges))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable, MemstrataError
-from serve_app.ports import Embedder, EncodedQuery, Vectors
+from serve_app.ports import Embedder, EncodedQuery, Encodings, Vectors
 
 T = TypeVar("T")
 Vector = NDArray[np.float32]
@@ -60,6 +60,22 @@ class Encoding:
         if isinstance(vector, BaseException):
             return None, (f"dense: {_reason(vector)}",)
         return EncodedQuery(self.version.name, vector), ()
+
+    async def required(self, text: str, deadline: float) -> EncodedQuery:
+        """The same for who cannot do without. Raises EncoderUnavailable."""
+        encoded, reasons = await self.query(text, False, deadline)
+        if encoded is None:
+            raise EncoderUnavailable(f"the encoder gives no vector: {', '.join(reasons)}")
+        return encoded
+
+    async def encodings(self, version: str, texts: Sequence[str]) -> Encodings:
+        """What that version makes of the texts. Raises Overloaded, EncoderUnavailable."""
+        vectors, _ = await self.passages(texts)
+        return Encodings(vectors, self.counts(texts))
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text. Blocking."""
+        return self._embedder.count(texts)
 
     async def passages(self, texts: Sequence[str]) -> tuple[Vectors, int]:
         """Vectors, shape (len(texts), dimension), and the tokens of all texts.

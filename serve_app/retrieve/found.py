@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -14,8 +14,32 @@ UNKNOWN = float("nan")
 """The inner product of a turn whose vector is not at hand."""
 
 
+class Why(msgspec.Struct, frozen=True):
+    """Why the second stage put a turn where it stands."""
+
+    rank: int
+    """In the first stage, from 1."""
+    score: float
+    """Of the first stage."""
+    by: Mapping[str, float]
+    """What each reranker said, by its kind."""
+    features: Mapping[str, float | None]
+    """What was known of the turn; None for what was not."""
+    contributions: Mapping[str, float]
+    """What each of them added to the judgement that decided, where it can say."""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What became of one reranker in one search."""
+
+    kind: str
+    name: str
+    result: Literal["ok", "deadline", "failed", "overloaded"]
+    seconds: float
+
+
 class Found(msgspec.Struct, frozen=True):
-    """A result: the turn, its fused score, where it was found, and what each of `ARMS` added.
+    """A result: the turn, its score, where it was found, and what each of `ARMS` added.
 
     `matched`: where its data meet the conditions on them, if there are any.
     """
@@ -25,6 +49,20 @@ class Found(msgspec.Struct, frozen=True):
     tier: Tier
     added: Sequence[float] = ()
     matched: tuple[str, ...] | None = None
+    why: Why | None = None
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """What a search did, for who asks."""
+
+    tiers: tuple[Tier, ...]
+    version: str | None
+    """The embedding version that was searched, if any was."""
+    candidates: int
+    """Turns that the first stage chose from."""
+    reranked: int
+    """Of those it ranked highest, so many were judged again."""
+    judged: tuple[Judged, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -36,13 +74,9 @@ class Answer(msgspec.Struct, frozen=True):
     """The tiers that were looked into."""
     loaded: bool = False
     """The owner's memory had to be loaded from the tables for it."""
-
-
-class Hot(NamedTuple):
-    """The block's own best, and their inner products with the query (NaN where not known)."""
-
-    found: list[Found]
-    inner: list[float]
+    explained: Explained | None = None
+    second_s: float = 0.0
+    """What the second stage took."""
 
 
 def found_of(turns: Sequence[Turn], ranking: Ranking, tiers: Sequence[Tier]) -> list[Found]:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from serve_app.core import Turn
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
-from serve_app.retrieve.found import UNKNOWN, Found, Hot, found_of
+from serve_app.retrieve.found import UNKNOWN, Found, found_of
 from serve_app.retrieve.fuse import Evidence, date_match, rank, speaker_match
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, clues_of
 from serve_app.stores.block import Block
 from serve_app.stores.terms import QueryTerms, read_query
 
@@ -31,6 +32,7 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
     with block.lock:
         n = block.columns.until(question.as_of)
         k = question.k if block.complete else max(question.k, CANDIDATES)
+        k = max(k, RERANKED_MAX) if question.rerank else k
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
@@ -38,8 +40,9 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
         evidence = _evidence(block, question.query, n, eligible, dense)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
+        clues = clues_of(block, question, encoded, evidence, ranking) if question.rerank else None
     inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
-    return Hot(found_of(turns, ranking, ["hot"] * len(turns)), inner)
+    return Hot(found_of(turns, ranking, ["hot"] * len(turns)), inner, clues)
 
 
 def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:

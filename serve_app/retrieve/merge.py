@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Tier, Turn
-from serve_app.ports import EncodedQuery
+from serve_app.ports import EncodedQuery, Tokens
 from serve_app.retrieve.expand import named_date
-from serve_app.retrieve.found import UNKNOWN, Found, Hot, found_of
+from serve_app.retrieve.found import UNKNOWN, Found, found_of
 from serve_app.retrieve.fuse import Evidence, date_match, rank
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, Ranked, clues_beside
+from serve_app.retrieve.warm import ReadTokens
 from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
 from serve_app.stores.terms import code_terms, index_terms, query_terms
@@ -24,9 +26,10 @@ def merged(
     warm: Sequence[tuple[Turn, float]],
     question: Question,
     encoded: EncodedQuery | None,
+    read_tokens: ReadTokens,
     cold: Sequence[Turn] = (),
-) -> list[Found]:
-    """The best k of all tiers; cold turns have no vectors."""
+) -> Ranked:
+    """The best k of all tiers; cold turns have no vectors. `read_tokens` is asked for those that are judged again."""
     tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found}
     tiers.update({turn.seq: "warm" for turn, _ in warm})
     tiers.update({turn.seq: "cold" for turn in cold})
@@ -35,7 +38,7 @@ def merged(
     ordered = [turns[seq] for seq in sorted(turns)]
     if not question.query.strip():
         newest = ordered[::-1][: question.k]
-        return [Found(turn, 0.0, tiers[turn.seq]) for turn in newest]
+        return Ranked([Found(turn, 0.0, tiers[turn.seq]) for turn in newest])
     scratch, terms, codes = LexicalIndex(), query_terms(question.query), code_terms(question.query)
     for turn in ordered:
         scratch.append(index_terms(turn_text(turn)), -1)
@@ -51,9 +54,17 @@ def merged(
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
     )
-    ranking = rank(evidence, question.mode, question.k, question.weights, exhaustive=question.exhaustive)
+    k = max(question.k, RERANKED_MAX) if question.rerank else question.k
+    ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
     chosen = [ordered[ordinal] for ordinal in ranking.ordinals.tolist()]
-    return found_of(chosen, ranking, [tiers[turn.seq] for turn in chosen])
+    clues = None
+    if question.rerank:
+        tokens: Mapping[int, Tokens] = {} if hot.clues is None else hot.clues.tokens_by_seq()
+        if question.late:
+            ahead = [turn.seq for turn in chosen[:RERANKED_MAX]]
+            tokens = {**tokens, **read_tokens([seq for seq in ahead if tiers[seq] == "warm"])}
+        clues = clues_beside(question, encoded, evidence, ranking, ordered, scratch, tokens)
+    return Ranked(found_of(chosen, ranking, [tiers[turn.seq] for turn in chosen]), clues)
 
 
 def _known_dense(ordered: Sequence[Turn], hot: Hot, warm: Sequence[tuple[Turn, float]]) -> NDArray[np.float32]:

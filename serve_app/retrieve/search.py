@@ -7,6 +7,7 @@ Plain functions on a block (its lock is taken here); who calls them decides on w
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,13 +15,16 @@ from serve_app.core import Tier, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.conditions import matched_paths
-from serve_app.retrieve.found import Answer, Found, Hot
+from serve_app.retrieve.found import Answer, Explained, Found
 from serve_app.retrieve.hot import hot_turns
 from serve_app.retrieve.merge import merged
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, warm_turns
+from serve_app.retrieve.second import Ordered, SecondStage
+from serve_app.retrieve.shortlist import Clues, Hot
+from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, token_reader, warm_turns
 from serve_app.stores.block import Block
 
+HOT: frozenset[Tier] = frozenset({"hot"})
 BOTH: frozenset[Tier] = frozenset({"hot", "warm"})
 
 
@@ -36,21 +40,63 @@ def search(
     older: Older,
     unfolded: Callable[[str], Unfolded] = all_folded,
     cold: Callable[[Block, Question], list[Turn]] = _none_cold,
+    second: SecondStage | None = None,
 ) -> Answer:
     """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
 
-    `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`.
+    `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`; `second`
+    judges the best again where the question wants it.
     """
     if "cold" in question.tiers:
-        return _with_cold(block, question, encoded, table, older, unfolded, cold)
+        first = _with_cold(block, question, encoded, table, older, unfolded, cold)
+    else:
+        first = _hot_then_warm(block, question, encoded, table, older, unfolded)
+    ordered = second.ordered(first.found, first.clues, question) if second else Ordered(first.found)
+    return Answer(
+        _with_paths(ordered.found[: question.k], question),
+        (*first.reasons, *ordered.reasons),
+        first.asked,
+        explained=_explained(first, ordered, encoded) if question.explain else None,
+        second_s=ordered.seconds,
+    )
+
+
+class _First(NamedTuple):
+    """What the first stage gives, why it may not be all, and the tiers that it looked into."""
+
+    found: list[Found]
+    clues: Clues | None
+    asked: frozenset[Tier]
+    reasons: tuple[str, ...] = ()
+
+
+def _hot_then_warm(
+    block: Block,
+    question: Question,
+    encoded: EncodedQuery | None,
+    table: WarmTable,
+    older: Older,
+    unfolded: Callable[[str], Unfolded],
+) -> _First:
     hot = hot_turns(block, question, encoded)
     if hot_answers(block, question, hot):
-        return Answer(_with_paths(hot.found[: question.k], question))
+        return _First(hot.found, hot.clues, HOT)
     try:
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
-        return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH)
-    return Answer(_with_paths(merged(hot, warm, question, encoded), question), asked=BOTH)
+        return _First(hot.found, hot.clues, BOTH, (f"warm: {error.code}",))
+    return _First(*merged(hot, warm, question, encoded, token_reader(block, encoded, table)), BOTH)
+
+
+def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
+    clues = first.clues
+    return Explained(
+        tiers=tuple(sorted(first.asked)),
+        version=None if encoded is None else encoded.version,
+        candidates=len(first.found) if clues is None else clues.candidates,
+        reranked=0 if clues is None or not ordered.judged else len(clues.ranking.ordinals),
+        judged=ordered.judged,
+    )
 
 
 def _with_paths(found: list[Found], question: Question) -> list[Found]:
@@ -68,7 +114,7 @@ def _with_cold(
     older: Older,
     unfolded: Callable[[str], Unfolded],
     cold: Callable[[Block, Question], list[Turn]],
-) -> Answer:
+) -> _First:
     """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
     others = question.tiers - {"cold"}
     hot, warm, reasons = Hot([], []), [], []
@@ -91,5 +137,8 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
-    ranked = merged(hot, warm, question, encoded, found)
-    return Answer(_with_paths(ranked, question), tuple(reasons), frozenset(asked))
+    return _First(
+        *merged(hot, warm, question, encoded, token_reader(block, encoded, table), found),
+        frozenset(asked),
+        tuple(reasons),
+    )

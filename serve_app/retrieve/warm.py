@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Turn
-from serve_app.ports import EncodedQuery
-from serve_app.retrieve.found import UNKNOWN, Hot
+from serve_app.errors import StorageTrouble
+from serve_app.ports import TOKEN_DIMENSION, EncodedQuery, Tokens
+from serve_app.retrieve.found import UNKNOWN
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.shortlist import Hot
 from serve_app.stores.block import Block
 from serve_app.stores.terms import query_terms
 from serve_app.stores.wanted import Wanted
@@ -27,18 +29,22 @@ HOT_ANSWERS = 0.45
 TERMS_LOOKED_FOR = 64
 """Distinct terms of a query that hot is checked for, first ones first: each costs a walk over the block."""
 
+ReadTokens = Callable[[Sequence[int]], Mapping[int, Tokens]]
+
 Older = Callable[[str, Sequence[int]], list[Turn]]
 """Reads turns of an owner, by seq, whose content is not resident."""
 
 
 class WarmTable(Protocol):
-    """What search asks of the warm tables. Both may raise StorageTrouble."""
+    """What search asks of the warm tables. Each may raise StorageTrouble."""
 
     def nearest(
         self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted, version: str
     ) -> list[tuple[Turn, float]]: ...
 
     def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
+
+    def tokens(self, owner: str, version: str, seqs: Sequence[int]) -> dict[int, bytes]: ...
 
 
 class Unfolded(NamedTuple):
@@ -109,3 +115,18 @@ def _admitted(block: Block, question: Question, turn: Turn) -> bool:
     """Owner and liveness are looked up again: the tables lag behind what was erased."""
     elsewhere = turn.seq in block.turns or block.moved.is_cold(turn.seq)
     return block.holds(turn) and not elsewhere and question.admits(turn)
+
+
+def token_reader(block: Block, encoded: EncodedQuery | None, table: WarmTable) -> ReadTokens:
+    """Reads the tokens of turns that are not resident, by seq; where the table does not answer there are none."""
+
+    def read(seqs: Sequence[int]) -> dict[int, Tokens]:
+        if encoded is None or encoded.tokens is None or not seqs:
+            return {}
+        try:
+            packed = table.tokens(block.key, encoded.version, seqs)
+        except StorageTrouble:  # whoever was found is judged by what else is known
+            return {}
+        return {seq: np.frombuffer(one, np.int8).reshape(-1, TOKEN_DIMENSION) for seq, one in packed.items()}
+
+    return read
