@@ -28,7 +28,7 @@ class RerankOptions(ModelOptions, frozen=True, forbid_unknown_fields=True):
 
 
 def second_stage(options: RerankOptions, model: Reranker | None, meter: RerankMeter) -> SecondStage:
-    """Raises RankerUnusable where the ranker's file is not one."""
+    """Raises RerankerUnavailable where the ranker's file is not one."""
     rerankers: dict[Kind, Reranker] = {}
     if options.late:
         rerankers["late"] = LateInteraction()

@@ -16,8 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
