@@ -21,6 +21,10 @@ class FairLock:
         self._held = False
         self._waiting: deque[threading.Lock] = deque()
 
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     def __enter__(self) -> None:
         with self._guard:
             if not self._held:
