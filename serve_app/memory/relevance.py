@@ -61,14 +61,15 @@ class Relevance:
         """Raises InvalidRequest for a model that is not here, Overloaded, EncoderUnavailable, RerankerUnavailable."""
         if self._model is not None and model in (None, self._model.name):
             return await self._by_model(self._model, query, documents)
-        names = (self._encoder.version.name, self._encoder.version.model)
+        primary = self._encoder.version()
+        names = (primary.name, primary.model)
         if model not in (None, *names):
             here = names if self._model is None else (self._model.name, *names)
             raise InvalidRequest(f"model: there are {', '.join(map(repr, dict.fromkeys(here)))}")
         return await self._by_tokens(query, documents)
 
     async def _by_model(self, model: Model, query: str, documents: Sequence[str]) -> Relevances:
-        tokens = sum(await self._in_pool(self._encoder.counts, (query, *documents)))
+        tokens = sum(await self._in_pool(self._encoder.counts, self._encoder.version().name, (query, *documents)))
         deadline = time.monotonic() + WAIT_S
         parts = [documents[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(documents), DOCUMENTS_AT_ONCE)]
         scores = np.concatenate([await _asked(model, query, part, deadline) for part in parts])
@@ -78,7 +79,7 @@ class Relevance:
         encoded = await self._encoder.required(query, time.monotonic() + WAIT_S)
         encodings = await self._encoder.encodings(encoded.version, documents)
         scores = await self._in_pool(relevance, query, encoded, documents, encodings)
-        tokens = sum(encodings.counts) + sum(await self._in_pool(self._encoder.counts, [query]))
+        tokens = sum(encodings.counts) + sum(await self._in_pool(self._encoder.counts, encoded.version, [query]))
         return Relevances(encoded.version, scores, tokens)
 
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:

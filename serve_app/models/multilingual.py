@@ -94,7 +94,8 @@ class MultilingualEmbedder:
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
         """The first call loads the weights: a second or two."""
-        piece_ids = [self._read(text) for text in texts]
+        tokenizer = self._tokenizer
+        piece_ids = [_first(tokenizer.encode(text[:CHARACTERS_MAX])) for text in texts]
         with self._one_thread.limit(limits=1, user_api="blas"):
             vectors, rows = self._pass.encoded(piece_ids, self._projection if tokens else None)
         whole = CHARACTERS_MAX
@@ -116,10 +117,6 @@ class MultilingualEmbedder:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(self._tokenizer.encode(text)) for text in texts]
-
-    def _read(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text[:CHARACTERS_MAX])
-        return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], ids[-1]]
 
     @cached_property
     def _pass(self) -> UsePass:
@@ -148,17 +145,19 @@ class MultilingualEmbedder:
 
 def resources() -> Path:
     """The folder of the package's weights and tokenizer. Raises EncoderUnavailable."""
-    missing = [name for name in (PACKAGE, "threadpoolctl") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise EncoderUnavailable(f"the multilingual encoder is not installed: {INSTALL}")
     spec = importlib.util.find_spec(PACKAGE)
-    assert spec is not None and spec.origin is not None
+    if spec is None or spec.origin is None or importlib.util.find_spec("threadpoolctl") is None:
+        raise EncoderUnavailable(f"the multilingual encoder is not installed: {INSTALL}")
     folder = Path(spec.origin).parent / "resources"
     for name, digest in SHA256.items():
         path = folder / name
         if not path.is_file() or _sha256(path) != digest:
             raise EncoderUnavailable(f"{path} is not the known one: reinstall it with {INSTALL}")
     return folder
+
+
+def _first(ids: list[int]) -> list[int]:
+    return ids if len(ids) <= MAX_TOKENS else [*ids[: MAX_TOKENS - 1], ids[-1]]
 
 
 def _sha256(path: Path) -> str:

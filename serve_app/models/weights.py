@@ -1,8 +1,8 @@
 """Where an encoder's files come from, and what exactly they are.
 
 Owns the way from a name (the packaged default, a folder, or a hub id) to a local folder and a
-revision that stands for its content, and how a version is named. Promises that the default needs no download and is loaded only
-if its weights are, byte for byte, the published ones.
+revision that stands for its content, and how a version is named. Promises that the default needs no download and is
+loaded only if its weights are, byte for byte, the published ones.
 """
 
 from __future__ import annotations
