@@ -112,11 +112,11 @@ class Service:
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
         embedders = settings.open_embedders(self._open_encoder)
-        identity = identity_of(settings, embedders[0].version)
+        identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
-        encoders = self._open_encoders(embedders, [identity.version])
+        encoders = self._open_encoders(embedders, identity.versions)
         opened.callback(encoders.close)
         metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
@@ -136,7 +136,7 @@ class Service:
             self._pool,
             settings.memory,
             self._clock,
-            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
+            ("+".join(version.name for version in identity.versions), EXTRACTIVE_VERSION, tokenizer.name),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),

@@ -16,8 +16,8 @@ from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
 from serve_app.kept import Entry, Kept
 from serve_app.records import Erasure
+from serve_app.retrieve.found import Found
 from serve_app.retrieve.fuse import ARMS
-from serve_app.retrieve.search import Found
 from serve_app.retrieve.statements import Result, Statement, written_at
 
 WRITTEN_A_GENERATION = 4_096

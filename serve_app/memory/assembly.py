@@ -24,8 +24,9 @@ from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.found import Answer, Found
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Answer, Found, search
+from serve_app.retrieve.search import search
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 

@@ -11,7 +11,7 @@ from serve_app.context.inputs import Format
 from serve_app.context.window import Context
 from serve_app.core import Degradation, Mode, Receipt, Tier, Turn
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Found
+from serve_app.retrieve.found import Found
 from serve_app.retrieve.statements import Result
 from serve_app.write.operations import ItemResult
 

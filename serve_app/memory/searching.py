@@ -14,8 +14,9 @@ from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.cold import cold_turns
 from serve_app.retrieve.expand import keywords
+from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Answer, search
+from serve_app.retrieve.search import search
 from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard

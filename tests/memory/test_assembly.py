@@ -19,6 +19,7 @@ from serve_app.memory.assembly import Answered, Moment, answer, assemble, with_o
 from serve_app.memory.reading import WINDOW_TURNS_MAX
 from serve_app.memory.requests import ContextRequest
 from serve_app.memory.timing import Stages
+from serve_app.ports import EncodedQuery
 from serve_app.write.operations import AppendTurns, DeleteTurn, EditTurn, NewTurn
 from tests.write.shards import ANN, EMBEDDER, OneShard
 
@@ -33,11 +34,14 @@ def shard(tmp_path: Path) -> Iterator[OneShard]:
     opened.close()
 
 
+def encoded(query: str) -> EncodedQuery:
+    return EncodedQuery(EMBEDDER.version.name, EMBEDDER.embed([query])[0])
+
+
 def ask(shard: OneShard, query: str = "the kettle?", budget: int = 800, session: str = "s") -> Answered:
     request = ContextRequest(query=query, budget_tokens=budget, session=session)
-    vector = EMBEDDER.embed([query])[0]
     stages = Stages()
-    answered = answer(shard.shard, ANN, request, vector, ("reason",), MOMENT, DEFAULT_LAYOUT, TOKENIZER, stages)
+    answered = answer(shard.shard, ANN, request, encoded(query), ("reason",), MOMENT, DEFAULT_LAYOUT, TOKENIZER, stages)
     assert list(stages.ms) == ["queue", "retrieve", "pack"]
     assert min(stages.ms.values()) >= 0
     return answered
@@ -53,7 +57,7 @@ def test_an_answer_is_what_its_steps_give(shard: OneShard) -> None:
     shard.say(ANN, "other", "the kettle is red", "the boat is blue")
     answered = ask(shard)
     request = ContextRequest(query="the kettle?", budget_tokens=800, session="s")
-    state = assemble(shard.shard, ANN, request, EMBEDDER.embed(["the kettle?"])[0], ("reason",), MOMENT)
+    state = assemble(shard.shard, ANN, request, encoded("the kettle?"), ("reason",), MOMENT)
     context = with_older(build_context(state.inputs, DEFAULT_LAYOUT, TOKENIZER), state.older)
     assert answered.context == context
     assert (answered.seq, answered.summary_expired, answered.found) == (state.seq, False, state.found)
