@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Protocol
 
 from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
@@ -28,17 +27,18 @@ from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
+from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
-from serve_app.memory.encoding import Encoding, Queues
+from serve_app.memory.encoding import Encoding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.retrievals import Retrievals
-from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
+from serve_app.models.encoders import Encoders, Queues
 from serve_app.observe.metrics import Gauges, Metrics
-from serve_app.ports import Embedder, Encodings, Vectors
+from serve_app.ports import Embedder
 from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.folder_lock import lock_folder
@@ -58,43 +58,10 @@ WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
 
 
-class EncoderQueues(Queues, Protocol):
-    """What requests and the indexer ask of the encoder, and its end."""
-
-    def passages(self, texts: Sequence[str]) -> Future[Vectors]: ...
-
-    def close(self) -> None: ...
-
-
-class _OneEncoder:
-    """The one encoder of this service, for turns."""
-
-    def __init__(self, queues: EncoderQueues, embedder: Embedder) -> None:
-        self._queues, self._embedder = queues, embedder
-
-    def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
-        return (self._embedder.version.name,)
-
-    def chunks(self, version: str, text: str) -> list[str]:
-        return self._embedder.chunks(text)
-
-    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
-        made: Future[Encodings] = Future()
-
-        def done(asked: Future[Vectors]) -> None:
-            if (error := asked.exception()) is not None:
-                made.set_exception(error)
-            else:
-                made.set_result(Encodings(asked.result(), [0] * len(texts)))
-
-        self._queues.passages(texts).add_done_callback(done)
-        return made
-
-
 class Service:
     """`encoder`, `segments` and `reader` open the models and the logs, `clock` gives the time; others are for tests.
 
-    `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
+    `queues` is the way to encoders in a deployment of their own; without it the encoders run in this process.
     """
 
     def __init__(
@@ -104,7 +71,7 @@ class Service:
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         segments: OpenSegments = open_segments,
         reader: OpenReader = open_reader,
-        queues: Callable[[Embedder], EncoderQueues] | None = None,
+        queues: Callable[[], Queues] | None = None,
         clock: Callable[[], int] = microseconds,
     ) -> None:
         self._settings = settings
@@ -144,32 +111,32 @@ class Service:
         policies = PolicyFile(settings.store_folder)
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
-        embedder = self._open_encoder(settings.encoder)
-        identity = identity_of(settings, (embedder.version,))
+        embedders = settings.open_embedders(self._open_encoder)
+        identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
-        queues = self._open_queues(embedder)
-        opened.callback(queues.close)
+        encoders = self._open_encoders(embedders, identity.versions)
+        opened.callback(encoders.close)
         metrics = Metrics()
-        self._indexer = Indexer(_OneEncoder(queues, embedder), meter=metrics)
+        self._indexer = Indexer(encoders, meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         if settings.role == "replica":
-            operator = self._start_following(identity, queues, metrics, opened)
+            operator = self._start_following(identity, encoders, metrics, opened)
         else:
-            operator = self._start_writing(identity, queues, metrics, policies, noted, rescan, opened)
+            operator = self._start_writing(identity, encoders, metrics, policies, noted, rescan, opened)
         memory = Memory(
             self._writers,
             self._indexer,
             self._refresher,
-            Encoding(queues, embedder, self._pool),
+            Encoding(encoders, self._pool),
             {tokenizer.name: tokenizer},
             self._pool,
             settings.memory,
             self._clock,
-            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
+            ("+".join(version.name for version in identity.versions), EXTRACTIVE_VERSION, tokenizer.name),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
@@ -183,7 +150,7 @@ class Service:
     def _start_writing(
         self,
         identity: StoreIdentity,
-        queues: EncoderQueues,
+        encoders: Encoders,
         metrics: Metrics,
         policies: PolicyFile,
         noted: Mapping[int, Noted],
@@ -197,7 +164,7 @@ class Service:
         )
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
-        opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
+        opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
         duties: list[Duty] = [
@@ -213,24 +180,26 @@ class Service:
             settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
         )
         opened.callback(backups.close)
-        warm = queues.query(WARM_UP)
+        warm = encoders.query(WARM_UP)
         return WritingOperator(
             self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm, backups
         )
 
     def _start_following(
-        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
+        self, identity: StoreIdentity, encoders: Encoders, metrics: Metrics, opened: ExitStack
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
-        return FollowingOperator(self._writers, self._followers, self._pool, queues.query(WARM_UP))
+        return FollowingOperator(self._writers, self._followers, self._pool, encoders.query(WARM_UP))
 
-    def _open_queues(self, embedder: Embedder) -> EncoderQueues:
+    def _open_encoders(self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion]) -> Encoders:
+        """Those of the versions that the store has."""
+        active = [embedder for embedder in embedders if embedder.version in stored]
         if self._queues_beside is not None:
-            return self._queues_beside(embedder)
+            return Encoders(active, self._queues_beside())
         if self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
-        return EmbedService(embedder)
+        return Encoders(active)
 
     def _show_first_key(self, keys: KeyFile) -> None:
         """A replica that shares its writer's keys makes none."""

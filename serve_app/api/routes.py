@@ -31,7 +31,7 @@ from serve_app.api.schemas import (
 )
 from serve_app.api.times import format_time
 from serve_app.core import Owner
-from serve_app.errors import InvalidRequest, NotSupported, StorageTrouble
+from serve_app.errors import NotSupported, StorageTrouble
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
@@ -214,13 +214,11 @@ class Routes:
 
     async def embeddings(self, who: Principal, request: Request) -> Response:
         body = await _embeddings(request.body)
-        version = self._memory.encoder.version
-        if body.model not in (None, version.name, version.model):
-            raise InvalidRequest(f"model: the active version is {version.name!r}")
+        version = self._memory.encoder.version(body.model)
         if body.dimensions not in (None, version.dimension):
             raise NotSupported(f"dimensions: this version has {version.dimension}")
         texts = [body.input] if isinstance(body.input, str) else body.input
-        vectors, tokens = await self._memory.encoder.passages(texts)
+        vectors, tokens = await self._memory.encoder.passages(texts, version)
         many = len(texts) > VECTORS_SHOWN_AT_ONCE
         rows = await _off_the_loop_if(many, partial(_embedding_rows, encoding=body.encoding_format), vectors)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}

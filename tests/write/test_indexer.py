@@ -5,17 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from serve_app.errors import EncoderUnavailable, Overloaded
-from serve_app.models.batching import EmbedService
+from serve_app.models.encoders import Encoders
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import Encodings, Spans, Vectors
 from serve_app.records import Record, VectorsPut
-from serve_app.scripts import has_latin, has_other
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import turn_text
 from serve_app.stores.wanted import ANY
@@ -25,41 +23,6 @@ from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, New
 from serve_app.write.shard import Shard
 from tests.write.shards import ANN, BOB, EMBEDDER, VERSION, Noting, OneShard, wait_until
 from tests.write.test_commit import Gate
-
-
-class Encoders:
-    """Several embedders with a queue each: a text with letters of another script wants the second, if there is one."""
-
-    def __init__(self, *embedders: Moody) -> None:
-        self.services = {one.version.name: EmbedService(one) for one in embedders}
-        self.embedders = {one.version.name: one for one in embedders}
-
-    def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
-        primary, *others = self.embedders
-        if not others:
-            return (primary,)
-        latin = has_latin(text) or not has_other(text)
-        return (primary,) * latin + tuple(others) * (mixed or has_other(text))
-
-    def chunks(self, version: str, text: str) -> list[str]:
-        return self.embedders[version].chunks(text)
-
-    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
-        made: Future[Encodings] = Future()
-
-        def done(asked: Future[Vectors]) -> None:
-            if (error := asked.exception()) is not None:
-                made.set_exception(error)
-            else:
-                tokens = HashEmbedder(self.embedders[version].version.dimension).encode(texts, tokens=True).tokens
-                made.set_result(Encodings(asked.result(), [], tokens))
-
-        self.services[version].passages(texts).add_done_callback(done)
-        return made
-
-    def close(self) -> None:
-        for service in self.services.values():
-            service.close()
 
 
 class Moody:
@@ -83,10 +46,10 @@ class Moody:
         return self.embedder.embed(texts)
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
-        return Encodings(self.embed(texts), self.count(texts))
+        return self.embedder.encode(texts, tokens=tokens)._replace(vectors=self.embed(texts))
 
     def spans(self, text: str) -> Spans | None:
-        return None
+        return self.embedder.spans(text)
 
 
 class Indexing:
@@ -100,7 +63,7 @@ class Indexing:
         retry_after_s: float = 0.01,
         **options: Any,
     ) -> None:
-        self.encoders = Encoders(*embedders)
+        self.encoders = Encoders(embedders)
         self.meter = Noting()
         self.indexer = Indexer(self.encoders, retry_after_s=retry_after_s, meter=self.meter)
         options["embedders"] = tuple(one.embedder for one in embedders)
