@@ -158,7 +158,12 @@ class Service:
             self._pool,
             settings.memory,
             self._clock,
-            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name, *second.names),
+            (
+                "+".join(version.name for version in identity.versions),
+                EXTRACTIVE_VERSION,
+                tokenizer.name,
+                *second.names,
+            ),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),

@@ -133,10 +133,10 @@ def test_a_fair_lock_is_given_in_the_order_of_asking() -> None:
 
     def take(number: int) -> None:
         asking.release()
-        with lock:
+        with lock.turn():
             order.append(number)
 
-    with lock:
+    with lock.turn():
         threads = []
         for number in range(8):
             threads.append(threading.Thread(target=take, args=(number,)))
@@ -148,10 +148,21 @@ def test_a_fair_lock_is_given_in_the_order_of_asking() -> None:
     for thread in threads:
         thread.join(WAIT_S)
     assert order == list(range(8))
-    with lock, pytest.raises(ZeroDivisionError), FairLock():
+    with pytest.raises(ZeroDivisionError), lock.turn():
         raise ZeroDivisionError
-    with lock:
-        order.append(8)
+    with lock.turn():
+        assert lock.waiting == 0
+
+
+def test_nobody_waits_for_an_encoder_that_hangs() -> None:
+    lock = FairLock(patience_s=0.02)
+    with lock.turn():
+        with lock.turn():
+            assert lock.waiting == 0
+        with lock.turn():
+            pass
+    with lock.turn():
+        pass
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40)), max_size=30))
