@@ -15,6 +15,7 @@ MemstrataError
 ├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
 ├── RerankerUnavailable     the reranker cannot be loaded, or has failed
+├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
     ├── Fenced                  a newer writer owns the shard; this one has stopped
@@ -42,6 +43,7 @@ __all__ = [
     "Overloaded",
     "QueryExceedsBudget",
     "QuotaExceeded",
+    "RankerUnusable",
     "RateLimited",
     "ReadOnlyReplica",
     "ReceiptNotReached",
@@ -122,6 +124,10 @@ class EncoderUnavailable(MemstrataError):
 
 class RerankerUnavailable(MemstrataError):
     code = "reranker_unavailable"
+
+
+class RankerUnusable(MemstrataError):
+    code = "ranker_unusable"
 
 
 class StorageTrouble(MemstrataError):

@@ -33,6 +33,7 @@ STATUS_OF_CODE = {
     "not_ready": 503,
     "encoder_unavailable": 503,
     "reranker_unavailable": 503,
+    "ranker_unusable": 503,
     "deadline_passed": 503,
     "storage_full": 507,
 }
@@ -63,6 +64,7 @@ TITLES = {
     "not_ready": "The service is starting",
     "encoder_unavailable": "The encoder cannot be loaded",
     "reranker_unavailable": "The reranker cannot be loaded, or failed",
+    "ranker_unusable": "The learned ranker cannot be used",
     "deadline_passed": "The deadline passed before there was an answer",
     "storage_full": "The store is full",
 }

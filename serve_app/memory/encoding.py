@@ -78,28 +78,22 @@ class Encoding:
 
     async def encodings(self, version: str, texts: Sequence[str]) -> Encodings:
         """What that version makes of the texts, their tokens included. Raises Overloaded, EncoderUnavailable."""
-        return await self._encoded(self._encoders.passages(version, texts))
+        outcome = await self._outcome(self._encoders.passages(version, texts), PASSAGES_WAIT_S)
+        return _given(outcome)
 
-    def counts(self, version: str, texts: Sequence[str]) -> list[int]:
+    def counts(self, texts: Sequence[str], version: str | None = None) -> list[int]:
         """Tokens of each text. Blocking."""
-        return self._encoders.count(version, texts)
+        return self._encoders.count(self.version(version).name, texts)
 
     async def passages(self, texts: Sequence[str], version: EmbeddingVersion) -> tuple[Vectors, int]:
         """Vectors, shape (len(texts), dimension), and the tokens of all texts.
 
         Raises Overloaded, EncoderUnavailable.
         """
-        made = await self._encoded(self._encoders.passages_counted(version.name, texts))
-        return made.vectors, await self._all_tokens(texts, made.counts, version)
-
-    async def _encoded(self, asked: Future[Encodings]) -> Encodings:
-        """Raises Overloaded, EncoderUnavailable."""
+        asked = self._encoders.passages_counted(version.name, texts)
         outcome = await self._outcome(asked, PASSAGES_WAIT_S)
-        if isinstance(outcome, MemstrataError):
-            raise outcome
-        if isinstance(outcome, BaseException):
-            raise EncoderUnavailable(f"the encoder gives no vectors: {_reason(outcome)}") from outcome
-        return outcome
+        encodings = _given(outcome)
+        return encodings.vectors, await self._all_tokens(texts, encodings.counts, version)
 
     async def _all_tokens(self, texts: Sequence[str], read: Sequence[int], version: EmbeddingVersion) -> int:
         """The sum over texts of which so many tokens were read; where that may not be all, the rest is counted too."""
@@ -157,6 +151,15 @@ class Arrivals:
 def _tell(landed: asyncio.Future[bool], came: bool) -> None:
     if not landed.done():
         landed.set_result(came)
+
+
+def _given(outcome: Encodings | BaseException) -> Encodings:
+    """Raises Overloaded, EncoderUnavailable."""
+    if isinstance(outcome, MemstrataError):
+        raise outcome
+    if isinstance(outcome, BaseException):
+        raise EncoderUnavailable(f"the encoder gives no vectors: {_reason(outcome)}") from outcome
+    return outcome
 
 
 def _reason(error: BaseException) -> str:

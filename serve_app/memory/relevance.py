@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.errors import InvalidRequest, MemstrataError, RerankerUnavailable
+from serve_app.errors import MemstrataError, RerankerUnavailable
 from serve_app.memory.encoding import Encoding
 from serve_app.retrieve.documents import relevance
 from serve_app.retrieve.fuse import SCORE_STEPS
@@ -61,15 +61,12 @@ class Relevance:
         """Raises InvalidRequest for a model that is not here, Overloaded, EncoderUnavailable, RerankerUnavailable."""
         if self._model is not None and model in (None, self._model.name):
             return await self._by_model(self._model, query, documents)
-        primary = self._encoder.version()
-        names = (primary.name, primary.model)
-        if model not in (None, *names):
-            here = names if self._model is None else (self._model.name, *names)
-            raise InvalidRequest(f"model: there are {', '.join(map(repr, dict.fromkeys(here)))}")
+        if model is not None:
+            self._encoder.version(model)  # refuses one that is not here; which of several reads it, its script says
         return await self._by_tokens(query, documents)
 
     async def _by_model(self, model: Model, query: str, documents: Sequence[str]) -> Relevances:
-        tokens = sum(await self._in_pool(self._encoder.counts, self._encoder.version().name, (query, *documents)))
+        tokens = sum(await self._in_pool(self._encoder.counts, (query, *documents)))
         deadline = time.monotonic() + WAIT_S
         parts = [documents[at : at + DOCUMENTS_AT_ONCE] for at in range(0, len(documents), DOCUMENTS_AT_ONCE)]
         scores = np.concatenate([await _asked(model, query, part, deadline) for part in parts])
@@ -79,7 +76,7 @@ class Relevance:
         encoded = await self._encoder.required(query, time.monotonic() + WAIT_S)
         encodings = await self._encoder.encodings(encoded.version, documents)
         scores = await self._in_pool(relevance, query, encoded, documents, encodings)
-        tokens = sum(encodings.counts) + sum(await self._in_pool(self._encoder.counts, encoded.version, [query]))
+        tokens = sum(encodings.counts) + sum(await self._in_pool(self._encoder.counts, [query], encoded.version))
         return Relevances(encoded.version, scores, tokens)
 
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:

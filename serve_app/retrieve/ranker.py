@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.errors import RerankerUnavailable
+from serve_app.errors import RankerUnusable
 from serve_app.retrieve.features import FEATURES, Rows
 
 SHIPPED: Final = Path(__file__).with_name("ranker.json")
@@ -85,7 +85,7 @@ class Ranker:
     """See the module. Immutable, for any number of threads."""
 
     def __init__(self, text: bytes) -> None:
-        """Raises RerankerUnavailable."""
+        """Raises RankerUnusable."""
         self.file = _read(text)
         self.name = f"lambdarank-{hashlib.sha256(text).hexdigest()[:8]}"
         self._forest = _forest(self.file)
@@ -139,32 +139,32 @@ def shipped() -> Ranker:
 
 
 def open_ranker(path: Path) -> Ranker:
-    """Raises RerankerUnavailable, naming the file and what is wrong with it."""
+    """Raises RankerUnusable, naming the file and what is wrong with it."""
     try:
         if path.stat().st_size > BYTES_MAX:
-            raise RerankerUnavailable(f"a ranker file has at most {BYTES_MAX} bytes")
+            raise RankerUnusable(f"a ranker file has at most {BYTES_MAX} bytes")
         return Ranker(path.read_bytes())
     except OSError as error:
-        raise RerankerUnavailable(f"the ranker {path} cannot be read: {error.strerror}") from error
-    except RerankerUnavailable as error:
-        raise RerankerUnavailable(f"the ranker {path} cannot be used: {error}") from error
+        raise RankerUnusable(f"the ranker {path} cannot be read: {error.strerror}") from error
+    except RankerUnusable as error:
+        raise RankerUnusable(f"the ranker {path} cannot be used: {error}") from error
 
 
 def _read(text: bytes) -> RankerFile:
     try:
         file = msgspec.json.decode(text, type=RankerFile)
     except msgspec.DecodeError as error:
-        raise RerankerUnavailable(f"it is no ranker file: {error}") from error
+        raise RankerUnusable(f"it is no ranker file: {error}") from error
     unknown = [name for name in file.features if name not in FEATURES]
     if unknown:
-        raise RerankerUnavailable(f"it asks for features that this release does not know: {', '.join(unknown)}")
+        raise RankerUnusable(f"it asks for features that this release does not know: {', '.join(unknown)}")
     if not 0 <= file.late_share <= 1:
-        raise RerankerUnavailable(f"late_share is {file.late_share}, which is not between 0 and 1")
+        raise RankerUnusable(f"late_share is {file.late_share}, which is not between 0 and 1")
     if not 1 <= len(file.trees) <= TREES_MAX:
-        raise RerankerUnavailable(f"it has {len(file.trees)} trees, not 1 to {TREES_MAX}")
+        raise RankerUnusable(f"it has {len(file.trees)} trees, not 1 to {TREES_MAX}")
     for number, tree in enumerate(file.trees):
         if trouble := _trouble(tree, len(file.features)):
-            raise RerankerUnavailable(f"tree {number} {trouble}")
+            raise RankerUnusable(f"tree {number} {trouble}")
     return file
 
 
