@@ -109,7 +109,7 @@ def test_two_characters_of_an_unspaced_query_must_stand_together() -> None:
 
 
 def test_a_han_character_of_a_longer_query_is_looked_for_by_itself() -> None:
-    """It is a word or half of one; letters of alphabets and syllabaries are none, and function characters tell little."""
+    """It is a word or half of one; letters of alphabets are none, and function characters tell little."""
     assert set(query_terms("我的早报呢")) == {"我的", "的早", "早报", "报呢", "早", "报"}
     assert {"早", "报"} == set(query_terms("我的早报呢")) & set(index_terms("报告明早再发"))
     assert set(query_terms("ねこのなまえ")) == {"ねこ", "この", "のな", "なま", "まえ"}
