@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Trainer(Protocol):
-    def __call__(self, taught: Sequence[Explained], tested: Sequence[Explained]) -> list[list[float]]:
+    def __call__(self, taught: Sequence[Explained], tested: Sequence[Explained], /) -> list[list[float]]:
         """Scores for the hits of each tested case, by a ranker that has seen the taught ones alone."""
         ...
 

@@ -37,7 +37,7 @@ class AdminRoutes:
         self._rescan = rescan
 
     async def stats(self, who: Principal, request: Request) -> Response:
-        return json_response({"shards": await self._operator.stats(), "version": self._memory.encoder.version.name})
+        return json_response({"shards": await self._operator.stats(), "version": self._memory.encoder.version().name})
 
     async def maintain(self, who: Principal, request: Request) -> Response:
         body = await _maintenance(request.body)

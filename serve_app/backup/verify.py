@@ -7,7 +7,7 @@ no version names, segments that are folded) are what a crash may leave and maint
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,12 +16,14 @@ import numpy as np
 from serve_app.backup.findings import Report
 from serve_app.backup.layout import LOG, Layout, Shape, log_folder, table_folder
 from serve_app.backup.view import LOOKS, OWNED, ShardView, open_shard
-from serve_app.core import ROWS_PER_TURN_MAX, Owner, Turn
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Owner, Turn
 from serve_app.errors import MemstrataError, NotFound
 from serve_app.placement import shard_of
-from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone, decode_record
+from serve_app.ports import TOKEN_DIMENSION
+from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone, VectorsPut, decode_record
 from serve_app.stores.lance_files import MANIFESTS, manifest_version, names
 from serve_app.stores.log import FENCES_KEPT
+from serve_app.stores.packing import PACKED_BYTES
 from serve_app.stores.places import Place, read
 from serve_app.stores.rows import StoredOwner
 from serve_app.stores.segment import Decoded, decode, number_of
@@ -198,6 +200,11 @@ class _Check:
         if block.turns != expected:
             differing = sorted(set(block.turns) ^ set(expected))[:5] or "contents"
             self._fault("replay", f"{_shown(owner)}: memory and replay differ: {differing}")
+        shapes = {seq: block.vectors.shape(seq) for seq in block.vectors.came}
+        vectors = replayed_vectors(stored, self._view.tail(owner), expected, self._shape.versions)
+        if shapes != vectors:
+            differing = [seq for seq in sorted({*shapes, *vectors}) if shapes.get(seq) != vectors.get(seq)][:5]
+            self._fault("replay", f"{_shown(owner)}: vectors in memory and by replay differ: turns {differing}")
         if sum(len(session.seqs) for session in block.sessions.values()) != block.total_turns:
             self._fault("replay", f"{_shown(owner)}: the sessions do not add up to {block.total_turns} turns")
         cold = self._view.cold_seqs(owner, stored, block)
@@ -219,7 +226,8 @@ class _Check:
                 line.created_at,
             ):
                 self._fault("row", f"{_shown(owner)}: the columns of turn {line.seq} contradict its body")
-        for seq in {one.turn_seq for one in stored.vectors} - bodies.keys():
+        held = {one.turn_seq for vectors in stored.vectors.values() for one in vectors}
+        for seq in held - bodies.keys():
             self._fault("orphan", f"{_shown(owner)}: vectors of turn {seq}, which is not there")
 
 
@@ -240,6 +248,32 @@ def replayed(stored: StoredOwner, tail: list[Record]) -> dict[int, Turn]:
             case _:
                 pass
     return turns
+
+
+def replayed_vectors(
+    stored: StoredOwner, tail: list[Record], turns: Mapping[int, Turn], versions: Sequence[EmbeddingVersion]
+) -> dict[int, dict[str, tuple[int, int]]]:
+    """By turn and version how many vectors there are and of how many tokens, by nothing but rows and records."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for version in versions:
+        for one in stored.vectors.get(version.name, ()):
+            held = found.setdefault(one.turn_seq, {})
+            held[version.name] = len(one.parts), len(one.tokens) // TOKEN_DIMENSION
+    sizes = {version.name: PACKED_BYTES * version.dimension for version in versions}
+    revs = {turn.seq: turn.rev for turn in stored.turns}
+    for record in tail:
+        if isinstance(record, TurnPut):
+            revs[record.turn.seq] = record.turn.rev
+            found.pop(record.turn.seq, None)
+        if isinstance(record, VectorsPut):
+            for seq, made in record.of_turns().items():
+                shapes = {
+                    name: (len(one.vectors) // sizes[name], len(one.tokens) // TOKEN_DIMENSION)
+                    for name, one in made.items()
+                    if name in sizes and one.rev == revs.get(seq)
+                }
+                found |= {seq: shapes} if shapes else {}
+    return {seq: shapes for seq, shapes in found.items() if seq in turns}
 
 
 def _shown(owner: str) -> str:

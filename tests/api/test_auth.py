@@ -30,6 +30,7 @@ BODIES: dict[str, Any] = {
     "/v1/redact": {"text": "x"},
     "/v1/golden": {"user_id": "zelda", "query": "x", "gold": [{"session_id": "s", "turn_id": "t"}]},
     "/v1/embeddings": {"input": "x"},
+    "/v1/rerank": {"query": "x", "documents": ["y"]},
     "/v1/admin/maintenance": {"action": "fold"},
     "/v1/admin/keys": {"role": "app"},
 }

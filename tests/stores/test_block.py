@@ -44,7 +44,7 @@ class Remembering:
 
     def __init__(self, resident_max: int = 100) -> None:
         self.hot = ExactHotIndex(64)
-        self.block = Block(OWNER, EMBEDDER.version, self.hot, resident_max)
+        self.block = Block(OWNER, (EMBEDDER.version,), {VERSION: self.hot}, resident_max)
         self.seq = 0
 
     def take(self, record: Record) -> int:
@@ -80,7 +80,7 @@ class Remembering:
 
     def dense(self, text: str, as_of: int | None = None) -> list[float]:
         block = self.block
-        return block.dense(EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of).tolist()
+        return block.dense(VERSION, EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of).tolist()
 
     def hits(self, term: str) -> list[int]:
         own, _ = self.block.columns.lexical.scores([term])
@@ -124,10 +124,10 @@ def test_vectors_of_an_older_state_or_another_version_are_ignored(remembering: R
     edited = remembering.edit(turn, "birch")
     remembering.embed(turn)
     remembering.embed(edited, version="another")
-    assert remembering.block.vectors == {}
+    assert remembering.block.vectors.came == {}
     assert remembering.hot.count(OWNER) == 0
     came = remembering.embed(edited)
-    assert remembering.block.vectors == {turn.seq: (came, 1)}
+    assert remembering.block.vectors.came == {turn.seq: came}
 
 
 def test_an_edit_takes_words_and_vectors_of_the_old_text(remembering: Remembering) -> None:
@@ -266,7 +266,7 @@ def test_the_newest_turns_are_resident_within_the_bound() -> None:
     assert 16 <= len(block.turns) <= 16 + 16 // RESIDENT_SLACK
     newest = sorted(seq for index in block.sessions.values() for seq in index.seqs)[-len(block.turns) :]
     assert list(block.turns) == newest
-    assert block.expiring.keys() == block.vectors.keys() == block.turns.keys()
+    assert block.expiring.keys() == block.vectors.came.keys() == block.turns.keys()
     assert remembering.hot.count(OWNER) == len(newest)
     assert remembering.hits("amber") == newest
     assert block.total_turns == 60
@@ -300,7 +300,7 @@ def test_nothing_is_left_of_an_erased_user(remembering: Remembering) -> None:
     remembering.summary(1)
     seq = remembering.take(UserGone(remembering.seq + 1, OWNER, Erasure("er", "acme", 0)))
     block = remembering.block
-    assert [block.sessions, block.turns, block.facts, block.summaries, block.vectors, block.expiring] == 6 * [{}]
+    assert [block.sessions, block.turns, block.facts, block.summaries, block.vectors.came, block.expiring] == 6 * [{}]
     assert (block.total_turns, remembering.hot.count(OWNER), remembering.hits("amber")) == (0, 0, [])
     assert block.changed_seq == seq
     assert remembering.say("birch").seq in block.turns
@@ -318,11 +318,11 @@ def test_a_block_that_has_left_takes_nothing_more(remembering: Remembering) -> N
 
 def test_blocks_of_two_owners_do_not_meet() -> None:
     hot = ExactHotIndex(64)
-    ann, bob = (Block(key, EMBEDDER.version, hot) for key in (OWNER, Owner("acme", "bob").key))
+    ann, bob = (Block(key, (EMBEDDER.version,), {VERSION: hot}) for key in (OWNER, Owner("acme", "bob").key))
     turn = Turn("1", "a", "user", "amber", 1, 1, 1, rev=1)
     item = TurnVectors(1, 1, "a", "1", pack_vectors(EMBEDDER.embed(["amber"])))
     for block in (ann, bob):
         block.apply(TurnPut(block.key, turn))
         block.apply(VectorsPut(2, block.key, VERSION, (item,)))
     ann.apply(UserGone(3, OWNER, Erasure("er", "acme", 0)))
-    assert bob.dense(EMBEDDER.embed(["amber"])[0], 1, None)[0] == pytest.approx(1, abs=1e-3)
+    assert bob.dense(VERSION, EMBEDDER.embed(["amber"])[0], 1, None)[0] == pytest.approx(1, abs=1e-3)
