@@ -137,7 +137,7 @@ class Service:
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
-        second = second_stage(settings.rerank, reranker, metrics)
+        second = second_stage(settings.rerank, identity.versions, reranker, metrics)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)

@@ -12,7 +12,6 @@ from serve_app.core import Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.stub import HashEmbedder
-from serve_app.models.waiting import Vector
 from serve_app.ports import EncodedQuery
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
 from serve_app.retrieve.filters import Filters
@@ -296,7 +295,7 @@ def test_what_was_deleted_or_edited_is_not_found_as_it_was(small: Running, fold:
 EMBEDDER = HashEmbedder()
 
 
-def encoded(vector: Vector) -> EncodedQuery:
+def encoded(vector: np.ndarray) -> EncodedQuery:
     return EncodedQuery(EMBEDDER.version.name, vector)
 
 
