@@ -173,7 +173,7 @@ class Service:
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
         )
-        operator.watch(keys, policies)
+        operator.watch(keys, policies, golden_files)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan)

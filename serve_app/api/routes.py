@@ -147,9 +147,7 @@ class Routes:
         many = len(answer.found) > FOUND_SHOWN_AT_ONCE
         results = await _off_the_loop_if(many, partial(showing.shown_results, explain=body.explain), answer.found)
         stages.mark("render")
-        search_id = self._golden.searches.note(owner, answer.rewritten, asked.now)
-        shown: dict[str, Any] = {} if search_id is None else {"search_id": search_id}
-        shown |= {
+        shown = {
             "results": results,
             "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
             "degradation": answer.degradation,
@@ -157,6 +155,8 @@ class Routes:
         }
         if answer.explained is not None:
             shown["explain"] = showing.shown_explained(answer.explained)
+        if (search_id := self._golden.searches.note(owner, answer.rewritten, asked.now)) is not None:
+            shown["search_id"] = search_id
         return json_response(shown | {"timings_ms": stages.finish()})
 
     # ---- facts and summaries
