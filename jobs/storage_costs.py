@@ -1,6 +1,6 @@
 """What vectors and tokens cost a shard: ingest, bytes on disk, bytes in memory, the first touch, and late interaction.
 
-    python -m jobs.storage_costs [--versions 2] [--tokens 30] [--owners 50] [--turns 400]
+    python -m jobs.storage_costs [--versions 2] [--embedded 1] [--tokens 30] [--owners 50] [--turns 400]
 
 Prints one JSON object. The encoder gives random vectors at once, so that the store alone is measured. Run it once for
 each row of a table: memory is that of a process which has loaded every user once.
@@ -48,10 +48,10 @@ WORDS = [f"word{number}" for number in range(20_000)]
 
 
 class RandomEncoders:
-    """Every version for every turn, and at once."""
+    """The first of the versions for every turn, and at once."""
 
-    def __init__(self, versions: Sequence[EmbeddingVersion], tokens: int) -> None:
-        self._names = tuple(version.name for version in versions)
+    def __init__(self, versions: Sequence[EmbeddingVersion], embedded: int, tokens: int) -> None:
+        self._names = tuple(version.name for version in versions[:embedded])
         self._tokens = tokens
         chance = np.random.default_rng(1)
         self._vectors = chance.standard_normal((4_096, DIMENSION), np.float32) / DIMENSION**0.5
@@ -74,7 +74,7 @@ class RandomEncoders:
 class Store:
     """One shard in a folder, as a service opens it."""
 
-    def __init__(self, folder: Path, versions: Sequence[EmbeddingVersion], tokens: int) -> None:
+    def __init__(self, folder: Path, versions: Sequence[EmbeddingVersion], encoders: RandomEncoders) -> None:
         table = RecordTable(str(folder / "tables"), "shard-0000", versions, {})
         log, found = ShardLog.open(
             DiskSegments(folder / "log"), folded_seq=table.folded_seq(), writer_id=uuid.uuid4().hex
@@ -82,7 +82,7 @@ class Store:
         cold = ColdTable(str(folder / "cold"), "shard-0000", {})
         self.shard = Shard(0, log, table, versions, hot_indexes(versions), 10**6, cold=cold)
         self.shard.recover([decode_record(entry.payload) for entry in found.entries], table.folded_seq())
-        self.indexer = Indexer(RandomEncoders(versions, tokens))
+        self.indexer = Indexer(encoders)
         self.writer = ShardWriter(self.shard, microseconds, self._committed)
         self.indexer.start([self.writer])
 
@@ -96,31 +96,30 @@ class Store:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("versions", 1), ("tokens", 30), ("owners", 50), ("turns", 400)):
+    for name, default in (("versions", 1), ("embedded", 1), ("tokens", 30), ("owners", 50), ("turns", 400)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     versions = [_version(number) for number in range(asked.versions)]
     owners = [Owner("t", f"user{number}").key for number in range(asked.owners)]
+    encoders = RandomEncoders(versions, asked.embedded, asked.tokens)
     if asked.read is not None:
-        print(json.dumps(_read(Store(asked.read, versions, asked.tokens), owners, versions[0].name)))
+        print(json.dumps(_read(Store(asked.read, versions, encoders), owners, versions[0].name)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        written = _written(Path(folder), versions, asked.tokens, owners, asked.turns)
+        written = _written(Store(Path(folder), versions, encoders), Path(folder), owners, asked.turns)
         reading = [sys.executable, "-m", "jobs.storage_costs", *sys.argv[1:], "--read", folder]  # in fresh memory
         read = json.loads(subprocess.run(reading, check=True, capture_output=True).stdout)
-    print(json.dumps({"versions": asked.versions, "tokens": asked.tokens, **written, **read}))
+    said = {name: getattr(asked, name) for name in ("versions", "embedded", "tokens")}
+    print(json.dumps({**said, **written, **read}))
 
 
 def _version(number: int) -> EmbeddingVersion:
     return EmbeddingVersion(f"v{number}", "random", "1", "mean", "{text}", DIMENSION, 256)
 
 
-def _written(
-    folder: Path, versions: Sequence[EmbeddingVersion], tokens: int, owners: list[str], turns: int
-) -> dict[str, Any]:
+def _written(store: Store, folder: Path, owners: Sequence[str], turns: int) -> dict[str, Any]:
     count = len(owners) * turns
-    store = Store(folder, versions, tokens)
     began = time.monotonic()
     _write(store, owners, turns)
     ingest_s = time.monotonic() - began
