@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Mode
+from serve_app.core import Mode, TimeWindow
 from serve_app.retrieve.expand import NO_DATE, NamedDate
 
 Floats = NDArray[np.float32]
@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
-ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date")
+ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
 _OWN_SHARE: Final = 0.5
@@ -41,6 +41,9 @@ _SPREAD_MIN: Final = 0.02
 
 _SCORE_MIN: Final = np.finfo(np.float32).tiny
 """A score below it is none: it could not be divided by."""
+
+VAGUE_SHARE: Final = 0.5
+"""What a window that a query only hints at counts of one that it names."""
 
 MODES_REMEMBERED: Final = 16
 """Weights by mode that are kept ready."""
@@ -63,6 +66,7 @@ class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: float = 0.5
     speaker: float = 0.05
     date: float = 0.1
+    window: float = 0.1
 
 
 class Evidence(NamedTuple):
@@ -84,6 +88,8 @@ class Evidence(NamedTuple):
     """1 where the query names the turn's speaker, else 0."""
     date: Floats | None = None
     """Share of the date in the query that is the turn's date, 0 to 1."""
+    moment: Floats | None = None
+    """How much the turn lies in the query's window of time, 0 to 1; half of it where the query only hints at one."""
 
 
 class Ranking(NamedTuple):
@@ -153,6 +159,15 @@ def date_match(named: NamedDate, days: Ints) -> Floats | None:
     return np.asarray(np.mean(hits, axis=0), np.float32)
 
 
+def moment_match(window: TimeWindow | None, times: NDArray[np.int64]) -> Floats | None:
+    """1 for each time (microseconds) in the window, 0 outside, halved where it is vague. None: no window."""
+    if window is None:
+        return None
+    start, end = window.bounds
+    inside = ((times >= start) & (times < end)).astype(np.float32)
+    return inside if window.certain else inside * np.float32(VAGUE_SHARE)
+
+
 @lru_cache(maxsize=MODES_REMEMBERED)
 def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
     """The weights with the arms of the other side at 0, and those that stay summing to what they did."""
@@ -170,6 +185,7 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         code=weights.code if lexical else 0.0,
         speaker=weights.speaker if lexical else 0.0,
         date=weights.date if lexical else 0.0,
+        window=weights.window if lexical else 0.0,
     )
 
 
@@ -183,6 +199,7 @@ def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
         ("code", evidence.code, weights.code),
         ("speaker", evidence.speaker, weights.speaker),
         ("date", evidence.date, weights.date),
+        ("window", evidence.moment, weights.window),
     )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
     lexical: dict[str, Floats] = bm25 | {arm: weight * felt for arm, felt, weight in boosts if felt is not None}
