@@ -125,7 +125,7 @@ class Service:
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
         embedders = settings.open_embedders(self._open_encoder)
-        identity = identity_of(settings, tuple(embedder.version for embedder in embedders))
+        identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
@@ -158,7 +158,12 @@ class Service:
             self._pool,
             settings.memory,
             self._clock,
-            (*(version.name for version in identity.versions), EXTRACTIVE_VERSION, tokenizer.name, *second.names),
+            (
+                "+".join(version.name for version in identity.versions),
+                EXTRACTIVE_VERSION,
+                tokenizer.name,
+                *second.names,
+            ),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
