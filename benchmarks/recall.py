@@ -125,10 +125,11 @@ def _shown(items: Sequence[T], what: str) -> Iterable[T]:
 def _ask(client: Client, case: Case, more: Json) -> Ranked:
     body = case.body | {"k": max(DEPTHS)} | more
     started = time.perf_counter()
-    results = client.search(body)["results"]
+    answer = client.search(body)
     seconds = time.perf_counter() - started
-    seen = [one for one in results if case.as_of_seq is None or one["seq"] <= case.as_of_seq]
-    return Ranked(case, [(one["session_id"], one["id"]) for one in seen], seconds)
+    seen = [one for one in answer["results"] if case.as_of_seq is None or one["seq"] <= case.as_of_seq]
+    places = [(one["session_id"], one["id"]) for one in seen]
+    return Ranked(case, places, seconds, bool(answer["degradation"]["reasons"]))
 
 
 def table(measured: Json) -> str:
