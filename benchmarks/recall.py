@@ -70,7 +70,7 @@ def _measured(client: Client, data: str, cases: list[Case], options: Options) ->
         raise InvalidRequest("there is no query with a turn that answers it")
     rows = _rows(client, cases, options)
     scores = scored({row: rows[row] for row in ORDER if row in rows})
-    return {"data": data, "mode": options.mode, "rows": scores, "groups": scores[AS_IT_IS]}
+    return {"data": data, "mode": options.mode, "rows": scores}
 
 
 def _rows(client: Client, cases: list[Case], options: Options) -> dict[str, list[Ranked]]:
