@@ -44,6 +44,7 @@ from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_o
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
+from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
@@ -178,6 +179,7 @@ class Service:
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             rescan,
+            Archiver(),
         ]
         housekeeper = Housekeeper(self._writers, settings.fold, duties)
         opened.callback(housekeeper.close)

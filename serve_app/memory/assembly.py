@@ -119,7 +119,8 @@ def _stored(
     as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
     question = _question(request, encoded is not None, state.seq, moment)
-    answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard))
+    unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+    answer = search(block, question, encoded, shard.table, shard.turns, unfolded, archive=archive)
     if loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
     found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)

@@ -58,7 +58,8 @@ def found_in(
     answer = Answer([])
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
+        unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, archive)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from serve_app.core import Tier, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.ports import EncodedQuery
+from serve_app.retrieve.archived import ranked
 from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
 from serve_app.retrieve.fuse import Evidence, Ranking, date_match, rank, speaker_match
 from serve_app.retrieve.question import Question
+from serve_app.stores.archive import Archive
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.packing import turn_text
@@ -105,13 +107,18 @@ def search(
     older: Callable[[str, Sequence[int]], list[Turn]],
     unfolded: Callable[[str], Unfolded] = _all_folded,
     cold: Callable[[Block, Question], list[Turn]] = _none_cold,
+    archive: Archive | None = None,
 ) -> Answer:
     """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
 
-    `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`.
+    `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`. `archive`
+    is that of a large user, if there is one: it answers instead of the table where it can.
     """
     if "cold" in question.tiers:
         return _with_cold(block, question, encoded, table, older, unfolded, cold)
+    archived = None if archive is None else _archived(block, question, encoded, archive, older)
+    if archived is not None:
+        return Answer(archived, asked=BOTH)
     hot = _hot(block, question, encoded)
     if _hot_answers(block, question, hot):
         return Answer(_with_paths(hot.found[: question.k], question))
@@ -120,6 +127,54 @@ def search(
     except StorageTrouble as error:  # what memory holds is given all the same
         return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH)
     return Answer(_with_paths(_merged(hot, warm, question, encoded), question), asked=BOTH)
+
+
+def _archived(
+    block: Block,
+    question: Question,
+    encoded: EncodedQuery | None,
+    archive: Archive,
+    older: Callable[[str, Sequence[int]], list[Turn]],
+) -> list[Found] | None:
+    """The best of all turns, by the archive; None where it has no say, or not all turns, or their content lacks."""
+    if "warm" not in question.tiers or question.filters.narrow or not question.query.strip() or block.complete:
+        return None
+    with block.lock:
+        field = archive.field(block)
+        if field is None:
+            return None
+        seqs, ranking = ranked(block, field, question, encoded, *_read(question.query))
+    try:
+        return _with_content(block, question, seqs, ranking, older)
+    except StorageTrouble:  # the way without the archive says so
+        return None
+
+
+def _with_content(
+    block: Block,
+    question: Question,
+    seqs: Sequence[int],
+    ranking: Ranking,
+    older: Callable[[str, Sequence[int]], list[Turn]],
+) -> list[Found]:
+    """The best of the ranked turns, of these seqs, that are still there and have not expired."""
+    found: list[Found] = []
+    step = question.k
+    for start in range(0, len(seqs), step):
+        piece = seqs[start : start + step]
+        with block.lock:
+            turns = {seq: block.turns[seq] for seq in piece if seq in block.turns}
+        resident = frozenset(turns)
+        if len(turns) < len(piece):
+            turns |= {turn.seq: turn for turn in older(block.key, [seq for seq in piece if seq not in turns])}
+        for place, seq in enumerate(piece, start):
+            if seq in turns and block.holds(turns[seq]) and question.admits(turns[seq]):
+                tier: Tier = "hot" if seq in resident else "warm"
+                score, added = float(ranking.scores[place]), ranking.parts[place].tolist()
+                found.append(Found(turns[seq].at(question.now), score, tier, added))
+        if len(found) >= question.k:
+            break
+    return found[: question.k]
 
 
 def _with_paths(found: list[Found], question: Question) -> list[Found]:

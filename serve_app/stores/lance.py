@@ -30,6 +30,7 @@ from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import COLD, HOT, Due, Row, StoredOwner, Stub, cold_mark, pseudonym
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
+from serve_app.stores.volume import PLACED
 from serve_app.stores.wanted import ANY, Wanted, best_turns
 from serve_app.stores.where import Where, before, either, every, of_either, of_kind, of_seqs, owned
 
@@ -163,6 +164,16 @@ class RecordTable(LanceTable):
         seqs = seqs_within(light, self.coldest)
         resident = resident_turns(len(seqs), resident_max)
         return int(seqs[-resident]) if len(seqs) > resident else 0
+
+    def span(self, owner: str, first: int, last: int) -> pa.Table:
+        """What a volume needs of the owner's turns between two seqs that are not cold, further chunks included."""
+        between = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(["turn", "chunk"]))
+        return self._scan_of(owner, self._holding(between), [*PLACED, *self.vector_columns.values()])
+
+    @property
+    def vector_columns(self) -> dict[str, str]:
+        """Of each version the column that holds its vectors."""
+        return {self._vector.removeprefix("v_"): self._vector}
 
     def vector_rows(self, owner: str) -> list[int]:
         """The keys of the owner's rows that hold a vector of their turn as it is."""
