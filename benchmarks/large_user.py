@@ -1,4 +1,4 @@
-"""One user with very many turns: what an append and a search cost as they grow, and how much of the exact answer is found.
+"""One user with very many turns: what appends and searches cost as they grow, and how much of the best is found.
 
 Starts a service of its own (local engine, the hash encoder, no summaries), writes turns made of sentences of the
 shipped golden conversations, and asks the shipped golden queries. Then it starts a second service on the same store

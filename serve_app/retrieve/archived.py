@@ -15,26 +15,33 @@ from numpy.typing import NDArray
 
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.expand import NO_DATE, NamedDate
-from serve_app.retrieve.fuse import OWN_SHARE, Evidence, Floats, Mask, Ranking, date_match, of_mode, rank
+from serve_app.retrieve.fuse import OWN_SHARE, Evidence, Floats, FusionWeights, Mask, Ranking, date_match, of_mode, rank
 from serve_app.retrieve.question import Question
 from serve_app.stores.block import Block
-from serve_app.stores.field import Field
+from serve_app.stores.field import Field, distinct
 from serve_app.stores.terms import QueryTerms
 
-ROUGH_BEST: Final = 1_024
-"""Of each volume so many turns that are best by the vectors' codes get a score of their own; no other is better than
-the worst of these."""
-
-CANDIDATES: Final = 1_024
-"""Turns that are scored to a thousandth with their neighbours; at least `CANDIDATES_A_RESULT` times the results."""
-
 CANDIDATES_A_RESULT: Final = 4
+
 SAMPLED: Final = 4_096
 """Scores that show about where the best begin, so that the others need not be sorted: many of them are equal."""
 
 _SPREAD: Final = 0.02
-EXTREMES: Final = 16
-"""Of each arm so many of the best, and of the vectors of the worst, are candidates for the scales' sake."""
+"""As in `fuse.py`."""
+
+
+class Breadth(NamedTuple):
+    """How many turns are looked at more closely: more cost time in proportion (docs/measurements.md)."""
+
+    rough: int = 1_024
+    """Of each volume so many that are best by their vectors' codes; of any other turn only the words count."""
+    candidates: int = 512
+    """Turns that are ranked, with their neighbours; at least `CANDIDATES_A_RESULT` times the results."""
+    extremes: int = 16
+    """Of each arm so many of the best, and of the vectors of the worst, are ranked for the scales' sake."""
+
+
+BREADTH: Final = Breadth()
 
 
 class _Words(NamedTuple):
@@ -48,19 +55,28 @@ class _Words(NamedTuple):
 
 
 def ranked(
-    block: Block, field: Field, question: Question, encoded: EncodedQuery | None, terms: QueryTerms, named: NamedDate
+    block: Block,
+    field: Field,
+    question: Question,
+    encoded: EncodedQuery | None,
+    terms: QueryTerms,
+    named: NamedDate,
+    breadth: Breadth = BREADTH,
 ) -> tuple[list[int], Ranking]:
-    """The seqs of the ranked, best first; more than are asked for, since some may have expired. Under the block's lock."""
+    """The seqs of the ranked, best first: more than are asked for, as some may have expired. Under the block's lock."""
     words = _words(field, terms, named)
     eligible = field.alive.copy()
     if question.as_of is not None:
         eligible &= field.seqs <= question.as_of
     dense = encoded if question.mode != "lexical" else None
-    rough = None if dense is None else _rough(block, field, dense)
-    chosen = _candidates(field, words, rough, eligible, question)
+    newest = np.empty(0, np.float32)
+    if dense is not None:  # exactly, of the turns after the volumes
+        newest = block.dense(dense.vector, len(field.columns.seqs), None)[field.first :]
+    rough = None if dense is None else _rough(field, dense, newest, breadth)
+    chosen = _candidates(field, words, rough, eligible, question, breadth)
     around = _with_neighbours(field, chosen)
-    inner = None if dense is None else _inner(block, field, dense, around)
-    evidence = _evidence(field, words, around, np.isin(around, chosen) & eligible[around], inner)
+    inner = None if dense is None else _inner(field, dense, newest, around)
+    evidence = _evidence(field, words, around, _among(around, chosen) & eligible[around], inner)
     ranking = rank(evidence, question.mode, len(chosen), question.weights)
     return field.seqs[around[ranking.ordinals]].tolist(), ranking
 
@@ -92,37 +108,33 @@ class _Rough(NamedTuple):
     """About the least alike turns."""
 
 
-def _rough(block: Block, field: Field, encoded: EncodedQuery) -> _Rough:
+def _rough(field: Field, encoded: EncodedQuery, newest: Floats, breadth: Breadth) -> _Rough:
     ordinals, scores, worst, floor = [], [], [], -np.inf
     for start, volume in zip(field.base.starts, field.base.volumes, strict=True):
         held = volume.vectors.get(encoded.version)
         if held is None or not len(held.rough):
             continue
-        look = held.rough.look(encoded.vector, ROUGH_BEST, EXTREMES)
+        look = held.rough.look(encoded.vector, breadth.rough, breadth.extremes)
         ordinals.append(held.turns[look.best] + start)
         scores.append(look.scores)
         worst.append(held.turns[look.worst] + start)
         if len(look.best) < len(held.rough):
             floor = max(floor, float(look.scores.min()))
-    newest = _of_block(block, field, encoded)
     ordinals.append(np.flatnonzero(~np.isnan(newest)) + field.start)
     scores.append(newest[~np.isnan(newest)])
-    worst.append(ordinals[-1][np.argsort(scores[-1])[:EXTREMES]])
+    worst.append(ordinals[-1][np.argsort(scores[-1])[: breadth.extremes]])
     return _Rough(*_best_parts(np.concatenate(ordinals), np.concatenate(scores)), floor, np.concatenate(worst))
 
 
 def _best_parts(ordinals: NDArray[np.int64], scores: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Each turn once, with the score of its best part. Given in order, the parts of a turn side by side."""
     starts = np.flatnonzero(np.append(True, ordinals[1:] != ordinals[:-1])) if len(ordinals) else ordinals
-    return (ordinals, scores) if len(starts) == len(ordinals) else (ordinals[starts], np.maximum.reduceat(scores, starts))
+    return (
+        (ordinals, scores) if len(starts) == len(ordinals) else (ordinals[starts], np.maximum.reduceat(scores, starts))
+    )
 
 
-def _of_block(block: Block, field: Field, encoded: EncodedQuery) -> Floats:
-    """Exactly, of the turns after the volumes."""
-    return block.dense(encoded.vector, len(field.columns.seqs), None)[field.first :]
-
-
-def _inner(block: Block, field: Field, encoded: EncodedQuery, ordinals: NDArray[np.int64]) -> Floats:
+def _inner(field: Field, encoded: EncodedQuery, newest: Floats, ordinals: NDArray[np.int64]) -> Floats:
     """Of these turns, ascending, to about a thousandth; NaN where a turn has no vector (yet)."""
     found = np.full(len(ordinals), np.nan, np.float32)
     for start, volume in zip(field.base.starts, field.base.volumes, strict=True):
@@ -140,9 +152,8 @@ def _inner(block: Block, field: Field, encoded: EncodedQuery, ordinals: NDArray[
     if field.base.muted is not None:
         old = ordinals < field.start
         found[old] = np.where(field.base.muted[ordinals[old]], np.nan, found[old])
-    newest = ordinals >= field.start
-    if newest.any():
-        found[newest] = _of_block(block, field, encoded)[ordinals[newest] - field.start]
+    late = ordinals >= field.start
+    found[late] = newest[ordinals[late] - field.start]
     return found
 
 
@@ -150,25 +161,25 @@ def _inner(block: Block, field: Field, encoded: EncodedQuery, ordinals: NDArray[
 
 
 def _candidates(
-    field: Field, words: _Words, rough: _Rough | None, eligible: Mask, question: Question
+    field: Field, words: _Words, rough: _Rough | None, eligible: Mask, question: Question, breadth: Breadth
 ) -> NDArray[np.int64]:
     """Those that may be among the best by all arms, ascending, and those that set the scales."""
     weights = of_mode(question.weights, question.mode)
     total = np.zeros(field.size + 1, np.float32)  # the last one stands for no neighbour
     total[:-1] = _over_best(words.own, weights.bm25) + _over_best(words.window, weights.bm25_window)
-    scaling = [_top(words.own, EXTREMES), _top(words.window, EXTREMES)]
+    scaling = [_top(words.own, breadth.extremes), _top(words.window, breadth.extremes)]
     for arm, weight in ((words.code, weights.code), (words.speaker, weights.speaker), (words.date, weights.date)):
         if arm is not None:
             total[:-1] += weight * arm
     if rough is not None:
-        scaling += [rough.ordinals[_top(rough.scores, EXTREMES)], rough.worst]
+        scaling += [rough.ordinals[_top(rough.scores, breadth.extremes)], rough.worst]
         _add_rough(total, field, rough, weights)
     total = total[:-1]
     total[~eligible] = -np.inf
     if question.mode == "lexical":
         total[words.own <= 0] = -np.inf
-    best = _top(total, max(CANDIDATES, CANDIDATES_A_RESULT * question.k))
-    return np.unique(np.concatenate((best[total[best] > -np.inf], *scaling)))
+    best = _top(total, max(breadth.candidates, CANDIDATES_A_RESULT * question.k))
+    return distinct(np.concatenate((best[total[best] > -np.inf], *scaling)))
 
 
 def _add_rough(total: Floats, field: Field, rough: _Rough, weights: FusionWeights) -> None:
@@ -200,12 +211,18 @@ def _top(scores: Floats, k: int) -> NDArray[np.int64]:
     return above if len(above) <= k else above[np.argpartition(scores[above], len(above) - k)[len(above) - k :]]
 
 
+def _among(around: NDArray[np.int64], chosen: NDArray[np.int64]) -> Mask:
+    mask = np.zeros(len(around), np.bool_)
+    mask[np.searchsorted(around, chosen)] = True
+    return mask
+
+
 def _with_neighbours(field: Field, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
     """With the turns before and after each and those beside these, so that their windows are whole."""
     near = chosen
     for _ in range(2):
         beside = np.concatenate((near, field.previous[near], field.following[near]))
-        near = np.unique(beside[beside < field.size])
+        near = distinct(beside[beside < field.size])
     return near
 
 

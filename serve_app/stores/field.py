@@ -24,7 +24,7 @@ POSTINGS_A_QUERY: Final = 2_000_000
 """Of a query whose words stand in more turns than that together, the rarest words count: some 30 ms of adding up."""
 
 FEW: Final = 100
-"""A term that one turn in more than so many holds: its windows are sorted out, instead of being looked for everywhere."""
+"""Windows of a term that fewer than one turn in so many holds are sorted out, not looked for everywhere."""
 
 Ordinals = NDArray[np.int64]
 
@@ -50,7 +50,10 @@ class Base(NamedTuple):
 
 
 class Field(NamedTuple):
-    """Shape (n,) each. `start` is the ordinal of the first turn of the block after the volumes, `first` its own there."""
+    """Shape (n,) each. `start` is the ordinal of the first turn of the block after the volumes, `first` its own there.
+
+    `previous` and `following` give n for no neighbour.
+    """
 
     base: Base
     columns: Columns
@@ -109,7 +112,7 @@ class Field(NamedTuple):
         for beside in (before, after):
             cells[beside] += counts  # a turn is before, or after, one other at most
         if len(ordinals) * FEW < self.size:
-            at = np.unique(np.concatenate((ordinals, before, after)))
+            at = distinct(np.concatenate((ordinals, before, after)))
             at = at[at < self.size]
         else:
             at = np.flatnonzero(cells[: self.size])
@@ -151,6 +154,12 @@ class Field(NamedTuple):
         return np.concatenate((parts[0][self.base.speakers], parts[1][newest]))
 
 
+def distinct(ordinals: Ordinals) -> Ordinals:
+    """Ascending, each once; NumPy's own hashes them first, which takes longer."""
+    ordered = np.sort(ordinals)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if len(ordered) else ordered
+
+
 def base_of(volumes: Sequence[Volume], living: NDArray[np.int64], revised: Mapping[int, Turn]) -> Base:
     """`living`: seqs of the turns that are there; `revised` those in a later state than the volumes'."""
     seqs = np.concatenate([volume.seqs for volume in volumes])
@@ -159,7 +168,7 @@ def base_of(volumes: Sequence[Volume], living: NDArray[np.int64], revised: Mappi
     lengths = np.concatenate([volume.postings.lengths for volume in volumes])
     later = np.isin(seqs, np.fromiter(revised, np.int64, len(revised)))
     muted = ~alive | later
-    edited = _edited(seqs, {seq: turn for seq, turn in revised.items()}, lengths)
+    edited = _edited(seqs, revised, lengths)
     lengths = np.where(alive, lengths, np.float32(0))
     sessions = np.concatenate([volume.sessions for volume in volumes])
     previous, following = _links(sessions, alive)

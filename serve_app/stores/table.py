@@ -215,7 +215,9 @@ class LanceTable(ABC):
         wanted, found = sorted(set(seqs)), []
         for part in parts(wanted, KEYS_A_SCAN):
             keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
-            where = self._holding(every(keys, of_kind("turn")))  # the owner's rows may be many: they are not gone through
+            where = self._holding(
+                every(keys, of_kind("turn"))
+            )  # the owner's rows may be many: they are not gone through
             rows = rows_of(self._scan(where, [OWNER, "seq", "body"]), owner)
             found += rows.sort_by("seq")["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Turn) for body in found]

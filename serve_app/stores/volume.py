@@ -1,4 +1,4 @@
-"""A part of one owner's turns as a large user's search needs it: their places, words and vectors, without their content.
+"""A part of one owner's turns as a large user's search needs it: places, words and vectors, without their content.
 
 A volume is made from the rows of the table, once, and never changed. It holds turns of one range of seqs, but for
 cold ones, in the state of `state_seq` or a later one.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from serve_app.stores.columns import NO_SPEAKER
 from serve_app.stores.postings import Postings, postings_of
-from serve_app.stores.rough import RoughVectors
+from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.views import day_number
 
 PLACED: Final = ("row", "kind", "seq", "session", "created_at", "rev", "vector_rev", "terms", "body")
@@ -76,7 +76,9 @@ def ready_before(rows: pa.Table) -> int | None:
     return int(waiting.min()) if len(waiting) else None
 
 
-def volume_of(rows: pa.Table, columns: Mapping[str, str], state_seq: int) -> Volume:
+def volume_of(
+    rows: pa.Table, columns: Mapping[str, str], state_seq: int, quantised_from: int = QUANTISED_FROM
+) -> Volume:
     """`columns`: of each version the name of the column that holds its vectors."""
     rows = rows.sort_by("row")
     own = _turns_among(rows)
@@ -92,7 +94,7 @@ def volume_of(rows: pa.Table, columns: Mapping[str, str], state_seq: int) -> Vol
         speakers=np.array([NO_SPEAKER if one.speaker is None else place[one.speaker] for one in said], np.int32),
         names=names,
         postings=postings_of(turns["terms"].to_pylist()),
-        vectors={version: _version_rows(rows, column, seqs) for version, column in columns.items()},
+        vectors={version: _version_rows(rows, column, seqs, quantised_from) for version, column in columns.items()},
         state_seq=state_seq,
         lacking=int((np.asarray(turns["vector_rev"]) < np.asarray(turns["rev"])).sum()),
     )
@@ -113,7 +115,7 @@ def _days(times: Sequence[int], said: Sequence[_Said]) -> NDArray[np.int32]:
     )
 
 
-def _version_rows(rows: pa.Table, column: str, seqs: NDArray[np.int64]) -> VersionRows:
+def _version_rows(rows: pa.Table, column: str, seqs: NDArray[np.int64], quantised_from: int) -> VersionRows:
     """Those of each turn's present state."""
     vectors = rows[column].combine_chunks()
     known = np.asarray(vectors.is_valid()) & (np.asarray(rows["vector_rev"]) == np.asarray(rows["rev"]))
@@ -123,4 +125,4 @@ def _version_rows(rows: pa.Table, column: str, seqs: NDArray[np.int64]) -> Versi
     of = np.asarray(held["seq"])
     places = np.searchsorted(seqs, of)
     there = seqs[np.minimum(places, len(seqs) - 1)] == of if len(seqs) else np.zeros(len(of), np.bool_)
-    return VersionRows(RoughVectors(parts[there]), places[there])
+    return VersionRows(RoughVectors(parts[there], quantised_from), places[there])

@@ -8,13 +8,14 @@ memory, too. Volumes grow by powers of two up to a bound: a turn is read again a
 from __future__ import annotations
 
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from serve_app.records import TurnPut
 from serve_app.stores.archive import Archive, living_seqs
 from serve_app.stores.block import Block
+from serve_app.stores.rough import QUANTISED_FROM
 from serve_app.stores.volume import Volume, ready_before, volume_of
 from serve_app.write.commit import ShardWriter
 from serve_app.write.shard import Shard
@@ -32,6 +33,13 @@ RENEWED_EVERY_S: Final = 30.0
 """Between two looks at volumes in which turns have gone or changed: as long as between two purges of the table."""
 
 
+class Round(NamedTuple):
+    """When an owner's volumes were looked at last, and the state that those of a round under way are brought to."""
+
+    at: float
+    target: int | None
+
+
 class Archiver:
     """A `Duty` of the housekeeper."""
 
@@ -42,11 +50,13 @@ class Archiver:
         every_s: float = 1.0,
         volume_turns_max: int = VOLUME_TURNS_MAX,
         renewed_every_s: float = RENEWED_EVERY_S,
+        quantised_from: int = QUANTISED_FROM,
     ) -> None:
         self.every_s = every_s
         self._volume_turns_max = volume_turns_max
+        self._quantised_from = quantised_from
         self._renewed_every_s = renewed_every_s
-        self._renewed_at: dict[str, float] = {}
+        self._rounds: dict[str, Round] = {}
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
         """Make one volume, if one is due; gives whether another may be."""
@@ -57,15 +67,15 @@ class Archiver:
         for owner in shard.archives.held():
             if owner in blocks and blocks[owner].complete:
                 shard.archives.drop(owner)
-        for owner in self._renewed_at.keys() - blocks.keys():
-            del self._renewed_at[owner]
+        for owner in self._rounds.keys() - blocks.keys():
+            del self._rounds[owner]
         return any(self._tend_owner(shard, owner, block) for owner, block in blocks.items() if not block.complete)
 
     def _tend_owner(self, shard: Shard, owner: str, block: Block) -> bool:
         archive = shard.archives.open(owner, block.total_turns)
         if archive is None:
             return False
-        done = self._renewed(shard, owner, block, archive) or self._extended(shard, owner, block, archive)
+        done = self._extended(shard, owner, block, archive) or self._renewed(shard, owner, block, archive)
         if done:
             shard.archives.trim(owner)
         return done
@@ -86,7 +96,7 @@ class Archiver:
         first = int(old[0].seqs[0] if old else stored[0])
         kept = sum(len(volume.seqs) for volume in old)
         last = int(stored[: self._volume_turns_max - kept][-1])
-        made = _read(shard, owner, first, last, archive.through, whole=False)
+        made = self._read(shard, owner, first, last, archive.through, whole=False)
         if made is None:
             return False
         with block.lock:
@@ -94,16 +104,18 @@ class Archiver:
         return True
 
     def _renewed(self, shard: Shard, owner: str, block: Block, archive: Archive) -> bool:
-        """The first volume anew that holds what has gone or changed; the next at the next round."""
+        """One volume anew that holds what has gone or changed. A round takes each that is outdated when it begins."""
         now = time.monotonic()
-        if now - self._renewed_at.get(owner, 0.0) < self._renewed_every_s:
+        since = self._rounds.get(owner, Round(0.0, None))
+        if since.target is None and now - since.at < self._renewed_every_s:
             return False
+        target = shard.folded_seq if since.target is None else since.target
         with block.lock:
-            old = next((one for one in archive.outdated(block) if one.state_seq < shard.folded_seq), None)
+            old = next((one for one in archive.outdated(block) if one.state_seq < target), None)
+        self._rounds[owner] = Round(now, None if old is None else target)
         if old is None:
-            self._renewed_at[owner] = now
             return False
-        made = _read(shard, owner, int(old.seqs[0]), int(old.seqs[-1]), int(old.seqs[0]) - 1, whole=True)
+        made = self._read(shard, owner, int(old.seqs[0]), int(old.seqs[-1]), int(old.seqs[0]) - 1, whole=True)
         with block.lock:
             archive.replace([old], [] if made is None else [made])
         return True
@@ -116,6 +128,21 @@ class Archiver:
             if isinstance(record, TurnPut) and record.turn.rev != record.turn.seq:
                 archive.revise(record.turn)
 
+    def _read(self, shard: Shard, owner: str, first: int, last: int, through: int, *, whole: bool) -> Volume | None:
+        """The turns between two seqs as the table has them; None where none are left.
+
+        Unless `whole`, those after `through` only up to the first that waits for its vectors: that one comes later.
+        """
+        state_seq = shard.table.folded_seq()
+        rows = shard.table.span(owner, first, last)
+        waiting = None if whole else ready_before(rows)
+        if waiting is not None and waiting > through:
+            rows = rows.filter(np.asarray(rows["seq"]) < waiting)
+        if not rows.num_rows:
+            return None
+        made = volume_of(rows, shard.table.vector_columns, state_seq, self._quantised_from)
+        return made if len(made.seqs) and (whole or made.seqs[-1] > through) else None
+
 
 def _joined(volumes: tuple[Volume, ...], size: int, size_max: int) -> tuple[Volume, ...]:
     """The last volumes that so many more turns are merged with: each that is not much larger than what is behind it."""
@@ -124,19 +151,3 @@ def _joined(volumes: tuple[Volume, ...], size: int, size_max: int) -> tuple[Volu
         at -= 1
         size += len(volumes[at].seqs)
     return volumes[at:]
-
-
-def _read(shard: Shard, owner: str, first: int, last: int, through: int, *, whole: bool) -> Volume | None:
-    """The turns between two seqs as the table has them; None where none are left.
-
-    Unless `whole`, those after `through` only up to the first that waits for its vectors: it comes with the next volume.
-    """
-    state_seq = shard.table.folded_seq()
-    rows = shard.table.span(owner, first, last)
-    waiting = None if whole else ready_before(rows)
-    if waiting is not None and waiting > through:
-        rows = rows.filter(np.asarray(rows["seq"]) < waiting)
-    if not rows.num_rows:
-        return None
-    made = volume_of(rows, shard.table.vector_columns, state_seq)
-    return made if len(made.seqs) and (whole or made.seqs[-1] > through) else None
