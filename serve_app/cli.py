@@ -78,8 +78,8 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
         return local.serve(compose, args.host, args.port, greet)
     from serve_app.deployments import engine
 
-    open_encoder = partial(open_service_encoder, args.data, args.config) if _encoder_apart(args.config) else None
-    return engine.serve(compose, args.host, args.port, greet, open_encoder=open_encoder)
+    open_encoders = partial(open_service_encoders, args.data, args.config) if _encoder_apart(args.config) else None
+    return engine.serve(compose, args.host, args.port, greet, open_encoders=open_encoders)
 
 
 def compose_service(
@@ -92,12 +92,11 @@ def compose_service(
     return Service(load_settings(data, config, role, follow), **parts)
 
 
-def open_service_encoder(data: Path, config: Path | None) -> Embedder:
-    """The encoder of a data folder's service, in the process that runs it."""
+def open_service_encoders(data: Path, config: Path | None) -> list[Embedder]:
+    """The encoders of a data folder's service, in the process that runs them."""
     from serve_app.config import load_settings
-    from serve_app.models.embed import open_embedder
 
-    return open_embedder(load_settings(data, config).encoder)
+    return load_settings(data, config).open_embedders()
 
 
 def _encoder_apart(config: Path | None) -> bool:

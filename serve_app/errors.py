@@ -14,6 +14,8 @@ MemstrataError
 ├── QuotaExceeded           this user or tenant holds as much as it may
 ├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
+├── RerankerUnavailable     the reranker cannot be loaded, or has failed
+├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
     ├── Fenced                  a newer writer owns the shard; this one has stopped
@@ -41,9 +43,11 @@ __all__ = [
     "Overloaded",
     "QueryExceedsBudget",
     "QuotaExceeded",
+    "RankerUnusable",
     "RateLimited",
     "ReadOnlyReplica",
     "ReceiptNotReached",
+    "RerankerUnavailable",
     "StorageFull",
     "StorageTrouble",
     "StoreUnavailable",
@@ -116,6 +120,14 @@ class DeadlinePassed(MemstrataError):
 
 class EncoderUnavailable(MemstrataError):
     code = "encoder_unavailable"
+
+
+class RerankerUnavailable(MemstrataError):
+    code = "reranker_unavailable"
+
+
+class RankerUnusable(MemstrataError):
+    code = "ranker_unusable"
 
 
 class StorageTrouble(MemstrataError):

@@ -92,6 +92,7 @@ def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
         ("GET", "/v1/erasures/{erasure_id}", routes.get_erasure),
         ("POST", "/v1/redact", routes.redact),
         ("POST", "/v1/embeddings", routes.embeddings),
+        ("POST", "/v1/rerank", routes.rerank),
         ("GET", "/v1/admin/stats", admin.stats),
         ("POST", "/v1/admin/maintenance", admin.maintain),
         ("POST", "/v1/admin/backups", admin.begin_backup),

@@ -35,6 +35,7 @@ def context_request(body: ContextIn) -> ContextRequest:
         as_of=_as_of(body.as_of),
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),
+        explain=body.explain,
     )
 
 
@@ -57,6 +58,8 @@ def search_request(body: SearchIn) -> SearchRequest:
         history=history,
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),
+        rerank=body.rerank,
+        explain=body.explain,
     )
 
 

@@ -60,6 +60,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ("get", "/v1/erasures/{erasure_id}", "The progress of an erasure", None, (), 200),
     ("post", "/v1/redact", "Take personal data out of a text", schemas.RedactIn, (), 200),
     ("post", "/v1/embeddings", "Embed texts (OpenAI's shape)", schemas.EmbeddingsIn, (), 200),
+    ("post", "/v1/rerank", "Put documents in order for a query", schemas.RerankIn, (), 200),
     ("get", "/v1/admin/stats", "State of the shards (role admin)", None, (), 200),
     ("post", "/v1/admin/maintenance", "Do a piece of maintenance now (role admin)", schemas.MaintenanceIn, (), 200),
     ("post", "/v1/admin/backups", "Begin a backup (role operator)", schemas.BackupIn, (), 202),
@@ -91,6 +92,8 @@ LIMITS = {
     "page_users": schemas.PAGE_USERS_MAX,
     "conditions": CONDITIONS_MAX,
     "data_values_looked_at": LOOKED_AT_MAX,
+    "rerank_documents": schemas.RERANK_DOCUMENTS_MAX,
+    "rerank_characters": schemas.RERANK_CHARACTERS_MAX,
     "path_characters": PATH_CHARACTERS_MAX,
     "field_ttls": schemas.FIELD_TTLS_MAX,
 }

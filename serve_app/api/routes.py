@@ -26,12 +26,13 @@ from serve_app.api.schemas import (
     EmbeddingsIn,
     FactIn,
     RedactIn,
+    RerankIn,
     SearchIn,
     TurnIn,
 )
 from serve_app.api.times import format_time
 from serve_app.core import Owner
-from serve_app.errors import InvalidRequest, NotSupported, StorageTrouble
+from serve_app.errors import NotSupported, StorageTrouble
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
@@ -48,6 +49,7 @@ _search = BodyDecoder(SearchIn)
 _context = BodyDecoder(ContextIn)
 _fact = BodyDecoder(FactIn)
 _redact = BodyDecoder(RedactIn)
+_rerank = BodyDecoder(RerankIn)
 _embeddings = BodyDecoder(EmbeddingsIn)
 
 FOUND_SHOWN_AT_ONCE = 100
@@ -130,6 +132,8 @@ class Routes:
         shown = showing.shown_context(answer.context, answer.found if body.explain else ())
         receipt = str(answer.as_of)
         shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
+        if answer.explained is not None:
+            shown["explain"] = showing.shown_explained(answer.explained)
         return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": stages.finish()})
 
     async def search(self, who: Principal, request: Request) -> Response:
@@ -141,15 +145,15 @@ class Routes:
         many = len(answer.found) > FOUND_SHOWN_AT_ONCE
         results = await _off_the_loop_if(many, partial(showing.shown_results, explain=body.explain), answer.found)
         stages.mark("render")
-        return json_response(
-            {
-                "results": results,
-                "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
-                "degradation": answer.degradation,
-                "receipt": str(answer.receipt),
-                "timings_ms": stages.finish(),
-            }
-        )
+        shown = {
+            "results": results,
+            "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
+            "degradation": answer.degradation,
+            "receipt": str(answer.receipt),
+        }
+        if answer.explained is not None:
+            shown["explain"] = showing.shown_explained(answer.explained)
+        return json_response(shown | {"timings_ms": stages.finish()})
 
     # ---- facts and summaries
 
@@ -214,17 +218,22 @@ class Routes:
 
     async def embeddings(self, who: Principal, request: Request) -> Response:
         body = await _embeddings(request.body)
-        version = self._memory.encoder.version
-        if body.model not in (None, version.name, version.model):
-            raise InvalidRequest(f"model: the active version is {version.name!r}")
+        version = self._memory.encoder.version(body.model)
         if body.dimensions not in (None, version.dimension):
             raise NotSupported(f"dimensions: this version has {version.dimension}")
         texts = [body.input] if isinstance(body.input, str) else body.input
-        vectors, tokens = await self._memory.encoder.passages(texts)
+        vectors, tokens = await self._memory.encoder.passages(texts, version)
         many = len(texts) > VECTORS_SHOWN_AT_ONCE
         rows = await _off_the_loop_if(many, partial(_embedding_rows, encoding=body.encoding_format), vectors)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return json_response({"object": "list", "model": version.name, "data": rows, "usage": usage})
+
+    async def rerank(self, who: Principal, request: Request) -> Response:
+        """Stateless: documents of the caller's in order for a query, best first, and of equal ones as they came."""
+        body = await _rerank(request.body)
+        texts = convert.documents(body)
+        found = await self._memory.relevance.of(body.query, texts, body.model)
+        return json_response(showing.shown_relevances(found, texts if body.return_documents else None, body.top_n))
 
 
 def _begun(request: Request) -> Stages:

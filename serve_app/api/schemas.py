@@ -25,6 +25,8 @@ DEADLINE_MS_MAX = 60_000
 PAGE_TURNS_MAX = 1_000
 PAGE_USERS_DEFAULT, PAGE_USERS_MAX = 100, 1_000
 EMBEDDING_INPUTS_MAX = 2_048
+RERANK_DOCUMENTS_MAX = 1_000
+RERANK_CHARACTERS_MAX = 1_000_000
 FIELD_TTLS_MAX = 100
 
 Id = Annotated[
@@ -160,6 +162,20 @@ class EmbeddingsIn(Body):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
     user: str | None = None
+
+
+class DocumentIn(Body):
+    text: str
+
+
+class RerankIn(Body):
+    """As Cohere and Jina have it."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)]
+    documents: Annotated[list[str | DocumentIn], Meta(min_length=1, max_length=RERANK_DOCUMENTS_MAX)]
+    model: str | None = None
+    top_n: Annotated[int, Meta(ge=1)] | None = None
+    return_documents: bool = False
 
 
 class RedactIn(Body):

@@ -20,11 +20,16 @@ RESTORE_FILE = "restore.json"
 LOG, TABLES, COLD = "log", "tables", "cold"
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """What of a store's identity has to be known to read it."""
+class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a store's identity has to be known to read it: `version` is the primary one, `others` are beside it."""
 
     shards: int
     version: EmbeddingVersion
+    others: tuple[EmbeddingVersion, ...] = ()
+
+    @property
+    def versions(self) -> tuple[EmbeddingVersion, ...]:
+        return (self.version, *self.others)
 
 
 class Layout(msgspec.Struct, frozen=True):

@@ -127,14 +127,14 @@ class Taker:
         kept = {blob.path for blob in self._target.list(f"{begun.id}/{SHARDS}")}
         shards = []
         for number in range(shape.shards):
-            shards.append(self._shard(begun, base, number, shape.version.name, kept))
+            shards.append(self._shard(begun, base, number, kept))
             done(number + 1)
         small = tuple(self._small_files(begun.id))
         manifest = Manifest(FORMAT, begun, self._clock(), shape, small, tuple(shards))
         self._put_json(f"{begun.id}/{MANIFEST}", manifest)
         return manifest
 
-    def _shard(self, begun: Begun, base: Manifest | None, number: int, version: str, kept: set[str]) -> HeldShard:
+    def _shard(self, begun: Begun, base: Manifest | None, number: int, kept: set[str]) -> HeldShard:
         """As it was copied before this backup was taken up again, or copied now."""
         path = shard_file(begun.id, number)
         if path in kept:
@@ -169,10 +169,10 @@ class Taker:
 
     def _newest_tables(self, number: int) -> Iterable[Table]:
         """Warm first: what moves from there to another root meanwhile is in both then, as after a crash."""
-        version = self._layout.shape().version
+        versions = self._layout.shape().versions
         for root, uri in self._layout.tables.items():
             try:
-                reader = TableReader(uri, table_name(number), version, self._layout.options_of(root))
+                reader = TableReader(uri, table_name(number), versions, self._layout.options_of(root))
             except NotFound:
                 if root == TABLES:
                     raise StoreUnavailable(f"the table of shard {number} is not there") from None

@@ -27,8 +27,13 @@ def resolved(shard: Shard, owner: str, request: SearchRequest, now: int) -> str:
     """The query as it is understood after what was said. Loads the block if it is not here: raises StorageTrouble."""
     if not request.query.strip():
         return request.query
-    said = request.history[-HISTORY_TURNS:] or _last_turns(shard.block(owner), request.filters.session)
-    return rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in living(said, now)])
+    return rewritten(request.query, said_before(shard.block(owner), request, now))
+
+
+def said_before(block: Block, request: SearchRequest, now: int) -> tuple[str, ...]:
+    """The texts of what was said last before the query, oldest first."""
+    said = request.history[-HISTORY_TURNS:] or _last_turns(block, request.filters.session)
+    return tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in living(said, now))
 
 
 def _last_turns(block: Block, session: str | None) -> Sequence[Turn]:

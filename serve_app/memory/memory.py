@@ -28,12 +28,13 @@ from serve_app.errors import (
     ReceiptNotReached,
 )
 from serve_app.memory import reading
-from serve_app.memory.assembly import Moment, answer, retrieved_by
+from serve_app.memory.assembly import Moment, Retrieval, answer, retrieved_by
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.relevance import Relevance
 from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.searching import Size, found_in, mode_of, short
@@ -43,6 +44,7 @@ from serve_app.policies import Policies, TtlPolicy
 from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.second import SecondStage
 from serve_app.retrieve.work import Work
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
@@ -97,12 +99,15 @@ class Memory:
         policies: Policies,
         user_turns: int | None,
         retrievals: Retrievals,
+        second: SecondStage,
+        relevance: Relevance,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
         self._indexer = indexer
         self._refresher = refresher
         self.encoder = encoder
+        self.relevance = relevance
         self._tokenizers = tokenizers
         self._pool = pool
         self._options = options
@@ -111,6 +116,7 @@ class Memory:
         self._policies = policies
         self._user_turns = user_turns
         self._retrievals = retrievals
+        self._second = second
         self._redacting = Redacting(policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
 
@@ -256,9 +262,10 @@ class Memory:
     async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
         """Resolve the query, embed it, search hot then warm, rank."""
         started = time.monotonic()
+        deadline = None if request.deadline_s is None else started + request.deadline_s
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
-        size = Size(request.characters, request.k, request.filters.heavy)
+        size = Size(request.characters, request.k, request.filters.heavy, request.reranked)
         query = request.query
         if not stands_alone(request):
             query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
@@ -274,9 +281,14 @@ class Memory:
             now=now,
             filters=request.filters,
             tiers=request.tiers,
-            work=Work(None if request.deadline_s is None else started + request.deadline_s),
+            work=Work(deadline),
+            rerank=request.reranked and encoded is not None,
+            late=self._second.late,
+            asked_at=self._clock() if request.now is None else request.now,
+            deadline=deadline,
+            explain=request.explain,
         )
-        asked = (request.query, question, encoded, stages)
+        asked = (request, question, encoded, self._second, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it
             found, answer, words = await self._in_pool(found_in, shard, owner.key, *asked)
         else:
@@ -286,7 +298,7 @@ class Memory:
         degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found, query, words, degradation, receipt)
+        return SearchAnswer(found, query, words, degradation, receipt, answer.explained)
 
     async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -315,8 +327,10 @@ class Memory:
         stages.mark("embed")
         reasons = (*reasons, *shard.doubts)
         moment = Moment(now, self._effective(now), self._versions)
-        size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT)
-        asked = (request, encoded, reasons, moment, self._layout, tokenizer, stages)
+        deadline = None if request.deadline_s is None else started + request.deadline_s
+        size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT, reranked=encoded is not None)
+        retrieval = Retrieval(encoded, self._second, deadline)
+        asked = (request, retrieval, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
@@ -324,7 +338,7 @@ class Memory:
             self._refresher.ask(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
-        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name)
+        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
 
     # ---- shared
 

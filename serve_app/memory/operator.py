@@ -95,6 +95,11 @@ class Operator(ABC):
         """Whether everything that was to be loaded is loaded; what needs no vector is answered before."""
         return self._warm.done() and self._warm.exception() is None
 
+    @property
+    def versions(self) -> list[str]:
+        """The active embedding versions, the primary one first."""
+        return [version.name for version in self._writers[0].shard.versions]
+
     async def stats(self) -> list[ShardStats]:
         return await self._in_pool(lambda: [self._shard_stats(writer) for writer in self._writers])
 

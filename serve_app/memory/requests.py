@@ -11,7 +11,7 @@ from serve_app.context.inputs import Format
 from serve_app.context.window import Context
 from serve_app.core import Degradation, Mode, Receipt, Tier, Turn
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Found
+from serve_app.retrieve.found import Explained, Found
 from serve_app.retrieve.statements import Result
 from serve_app.write.operations import ItemResult
 
@@ -38,11 +38,20 @@ class SearchRequest(msgspec.Struct, frozen=True):
     history: tuple[Turn, ...] = ()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
+    rerank: bool = True
+    explain: bool = False
 
     @property
     def characters(self) -> int:
         """How much text it brings."""
         return len(self.query) + _text_of(self.history)
+
+    @property
+    def reranked(self) -> bool:
+        """Whether a second stage judges what the first one found. The modes that look at one side alone are given as
+        they are, and so is what is mixed with facts or summaries, which it knows nothing of.
+        """
+        return self.rerank and self.mode == "hybrid" and self.filters.kinds == {"turn"} and self.query.strip() != ""
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
@@ -51,6 +60,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     keywords: list[str]
     degradation: Degradation
     receipt: Receipt
+    explained: Explained | None = None
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -77,6 +87,7 @@ class ContextRequest(msgspec.Struct, frozen=True):
     as_of: AsOf = AsOf()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
+    explain: bool = False
 
     @property
     def characters(self) -> int:
@@ -92,6 +103,7 @@ class ContextAnswer(msgspec.Struct, frozen=True):
     as_of: Receipt
     now: int
     tokenizer: str
+    explained: Explained | None = None
 
 
 class ShardStats(msgspec.Struct, frozen=True):

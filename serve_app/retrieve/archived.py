@@ -44,6 +44,14 @@ class Breadth(NamedTuple):
 BREADTH: Final = Breadth()
 
 
+class Chosen(NamedTuple):
+    """The ranking is one of places among the `seqs`, ascending: the candidates, and turns around them."""
+
+    seqs: NDArray[np.int64]
+    evidence: Evidence
+    ranking: Ranking
+
+
 class _Words(NamedTuple):
     """Arms that need no vector, shape (n,) each."""
 
@@ -62,8 +70,8 @@ def ranked(
     terms: QueryTerms,
     named: NamedDate,
     breadth: Breadth = BREADTH,
-) -> tuple[list[int], Ranking]:
-    """The seqs of the ranked, best first: more than are asked for, as some may have expired. Under the block's lock."""
+) -> Chosen:
+    """More than are asked for, as some may have expired. Under the block's lock."""
     words = _words(field, terms, named)
     eligible = field.alive.copy()
     if question.as_of is not None:
@@ -71,14 +79,14 @@ def ranked(
     dense = encoded if question.mode != "lexical" else None
     newest = np.empty(0, np.float32)
     if dense is not None:  # exactly, of the turns after the volumes
-        newest = block.dense(dense.vector, len(field.columns.seqs), None)[field.first :]
+        newest = block.dense(dense.version, dense.vector, len(field.columns.seqs), None)[field.first :]
     rough = None if dense is None else _rough(field, dense, newest, breadth)
     chosen = _candidates(field, words, rough, eligible, question, breadth)
     around = _with_neighbours(field, chosen)
     inner = None if dense is None else _inner(field, dense, newest, around)
     evidence = _evidence(field, words, around, _among(around, chosen) & eligible[around], inner)
     ranking = rank(evidence, question.mode, len(chosen), question.weights)
-    return field.seqs[around[ranking.ordinals]].tolist(), ranking
+    return Chosen(field.seqs[around], evidence, ranking)
 
 
 def _words(field: Field, terms: QueryTerms, named: NamedDate) -> _Words:

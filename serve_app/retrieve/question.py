@@ -28,6 +28,18 @@ class Question(msgspec.Struct, frozen=True):
     resembling: bool = False
     """Whether filters only limit what resembles the query, instead of letting every match through in every mode."""
 
+    rerank: bool = False
+    """Whether the turns that the first stage ranks highest are judged again."""
+    late: bool = True
+    """Whether tokens are looked at then."""
+    asked_at: int = 0
+    """The moment that it is asked at, in microseconds: `now`, unless the caller's lies before the clock."""
+    said: tuple[str, ...] = ()
+    """Texts of the turns that the query follows."""
+    deadline: float | None = None
+    """On the monotonic clock."""
+    explain: bool = False
+
     @property
     def exhaustive(self) -> bool:
         return self.filters.narrow and not self.resembling

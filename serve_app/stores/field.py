@@ -139,6 +139,11 @@ class Field(NamedTuple):
             found[self.holders(term)[0]] += np.float32(1 / len(wanted))
         return found
 
+    def rarities(self, terms: Sequence[str], limit: int | None = None) -> Floats:
+        """As `LexicalIndex.rarities`, among all turns whatever the limit."""
+        held = np.array([len(self.holders(term)[0]) for term in terms], np.float64)
+        return np.asarray(np.log1p((self.alive_count - held + 0.5) / (held + 0.5)), np.float32)
+
     def days(self) -> NDArray[np.int32]:
         newest = np.asarray(self.columns.days(len(self.columns.seqs)))[self.first :]
         return np.concatenate((self.base.days, newest))

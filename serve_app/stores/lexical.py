@@ -209,6 +209,12 @@ class LexicalIndex:
         """From ordinal `first` on the length of each turn in terms, and the ordinal before it in its session."""
         return np.array(self._lengths[first:], np.float32), np.array(self._previous[first:], np.int64)
 
+    def rarities(self, terms: Sequence[str], limit: int | None = None) -> Floats:
+        """How rare each term is among the turns: about log(turns / turns that hold it), above 0. Shape (terms,)."""
+        n = self.size if limit is None else min(limit, self.size)
+        held = np.array([len(self._before(term, n)) for term in terms], np.float64)
+        return np.asarray(np.log1p((self._alive(n) - held + 0.5) / (held + 0.5)), np.float32)
+
     def links(self, limit: int | None = None) -> Links:
         """Neighbours of each turn, as far as only `limit` turns are there. Not to be changed."""
         return self._framed(self.size if limit is None else min(limit, self.size)).links

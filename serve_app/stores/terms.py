@@ -153,6 +153,14 @@ def words(text: str) -> list[str]:
     return (_ASCII_SURFACE if text.isascii() else _SURFACE).findall(text)
 
 
+def placed_words(text: str) -> list[tuple[int, int]]:
+    """Where each word begins and ends in the text, in order; of scripts that write no spaces each letter is one."""
+    found = [(word.start(), word.end()) for word in (_ASCII_SURFACE if text.isascii() else _SURFACE).finditer(text)]
+    if not text.isascii():
+        found += [(at, at + 1) for run in _RUN.finditer(text) for at in range(run.start(), run.end())]
+    return sorted(found)
+
+
 def unspaced_runs(text: str) -> list[str]:
     """The runs of Han, Kana, Hangul, Thai, Lao, Khmer and Burmese letters, in order and as they are written."""
     return [] if text.isascii() else _RUN.findall(text)

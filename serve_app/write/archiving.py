@@ -140,7 +140,7 @@ class Archiver:
             rows = rows.filter(np.asarray(rows["seq"]) < waiting)
         if not rows.num_rows:
             return None
-        made = volume_of(rows, shard.table.vector_columns, state_seq, self._quantised_from)
+        made = volume_of(rows, shard.table.vector_columns(), state_seq, self._quantised_from)
         return made if len(made.seqs) and (whole or made.seqs[-1] > through) else None
 
 

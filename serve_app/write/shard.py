@@ -10,11 +10,11 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
+from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import StorageTrouble, StoreUnavailable
 from serve_app.ports import HotIndex
 from serve_app.records import (
@@ -29,15 +29,16 @@ from serve_app.records import (
     TurnsMoved,
     UserGone,
     VectorsPut,
+    VersionVectors,
 )
 from serve_app.stores.archive import Archives
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
-from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
-from serve_app.stores.packing import PACKED_BYTES
+from serve_app.stores.packing import PACKED_BYTES, vector_rows
 from serve_app.stores.rows import COLD, Stub
 
 LOADS_A_CHECK = 16
@@ -61,8 +62,8 @@ class Shard:
         number: int,
         log: ShardLog | FollowedLog,
         table: RecordTable,
-        version: EmbeddingVersion,
-        hot: HotIndex,
+        versions: Sequence[EmbeddingVersion],
+        hot: Mapping[str, HotIndex],
         turns_resident: int,
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
         *,
@@ -73,7 +74,7 @@ class Shard:
         self.log = log
         self.table = table
         self.cold = cold
-        self.version = version
+        self.versions = tuple(versions)
         self.applied_seq = 0
         self.folded_seq = 0
         self.erasures: dict[str, Erasure] = {}
@@ -140,7 +141,7 @@ class Shard:
         try:
             return self.block(owner), ()
         except StorageTrouble as error:
-            block = Block(owner, self.version, FaissHotIndex(self.version.dimension), self.owner_turns_resident)
+            block = Block(owner, self.versions, hot_indexes(self.versions), self.owner_turns_resident)
             with self._lock:
                 records = list(self._tail_of.get(owner, ()))
             for record in records:
@@ -180,7 +181,7 @@ class Shard:
         stored = self.table.load(owner, self.owner_turns_resident)
         if (self.table.folded_seq() != stored.folded_seq) if alone else (version != self.table.version()):
             return None
-        block = Block(owner, self.version, self._hot, self.owner_turns_resident)
+        block = Block(owner, self.versions, self._hot, self.owner_turns_resident)
         block.restore(stored, stored.folded_seq)
         return block if self._adopt(owner, block) else None
 
@@ -222,16 +223,19 @@ class Shard:
                 found |= {turn.seq: turn for turn in self.cold.read(owner, cold)}
         return [found[seq] for seq in sorted(found) if block.holds(found[seq])]
 
-    def vector_rows(self, owner: str) -> set[int]:
-        """The rows of the owner's vectors in the table and the tail, resident or not."""
+    def vector_rows(self, owner: str) -> set[tuple[str, int]]:
+        """(version, row) of each of the owner's vectors in the table and the tail, resident or not."""
         with self._lock:
             records = list(self._tail_of.get(owner, ()))
-        recent = [item for one in records if isinstance(one, VectorsPut) for item in one.items]
-        size = PACKED_BYTES * self.version.dimension
-        rows = (
-            item.turn_seq * ROWS_PER_TURN_MAX + part for item in recent for part in range(len(item.vectors) // size)
-        )
-        return {*self.table.vector_rows(owner), *rows}
+        recent = (made for one in records if isinstance(one, VectorsPut) for made in one.versions)
+        return self.table.vector_rows(owner).union(*(self._rows_of(made) for made in recent))
+
+    def _rows_of(self, made: VersionVectors) -> set[tuple[str, int]]:
+        size = next((PACKED_BYTES * one.dimension for one in self.versions if one.name == made.version), None)
+        if size is None:
+            return set()
+        sizes = ((item.turn_seq, len(item.vectors) // size) for item in made.items)
+        return {(made.version, int(row)) for seq, parts in sizes for row in vector_rows(seq, parts)}
 
     def held(self, owner: str, seqs: Sequence[int]) -> dict[int, Turn | Stub]:
         """By seq, the owner's turns with these seqs; of cold ones what the warm table knows of them."""
@@ -329,8 +333,8 @@ class Shard:
             case TurnPut(owner=owner, turn=turn):
                 self.pending[turn.seq] = Pending(owner, turn.session, turn.rev)
                 self.purge_due |= turn.rev != turn.seq
-            case VectorsPut(items=items):
-                for item in items:
+            case VectorsPut():
+                for item in (item for made in record.versions for item in made.items):
                     if self.awaits(item.turn_seq, record.owner, item.rev):
                         del self.pending[item.turn_seq]
             case TurnsMoved(tier=tier, turn_seqs=seqs):

@@ -28,6 +28,7 @@ BODIES: dict[str, Any] = {
     "/v1/users/{user_id}/facts/{key}": {"value": "changed"},
     "/v1/redact": {"text": "x"},
     "/v1/embeddings": {"input": "x"},
+    "/v1/rerank": {"query": "x", "documents": ["y"]},
     "/v1/admin/maintenance": {"action": "fold"},
     "/v1/admin/keys": {"role": "app"},
 }

@@ -161,7 +161,8 @@ def test_a_narrow_look_finds_most_of_the_best(pair: Pair, mode: Mode) -> None:
             field = archive.field(block)
             assert field is not None
             read = read_query(query), NO_DATE
-            found, _ = ranked(block, field, question, encoded, *read, Breadth(rough=64, candidates=128, extremes=8))
+            chosen = ranked(block, field, question, encoded, *read, Breadth(rough=64, candidates=128, extremes=8))
+            found = chosen.seqs[chosen.ranking.ordinals].tolist()
         exact = seqs(ask(pair.whole, query, mode))
         shares.append(len({*found[:DEPTH]} & {*exact}) / len(exact))
     assert sum(shares) / len(shares) >= NARROW_RECALL_MIN
