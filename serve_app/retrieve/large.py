@@ -70,7 +70,9 @@ def _with_content(
         kept += [at for at, place in enumerate(piece, start) if place in turns and question.admits(turns[place])]
         if len(kept) >= most:
             break
-    ranking = Ranking(*(column[kept[:most]] for column in chosen.ranking))
+    ordinals, scores, parts = chosen.ranking
+    first = kept[:most]
+    ranking = Ranking(ordinals[first], scores[first], parts[first])
     best = [turns[place].at(question.now) for place in ranking.ordinals.tolist()]
     with block.lock:
         tiers: list[Tier] = ["hot" if turn.seq in block.turns else "warm" for turn in best]

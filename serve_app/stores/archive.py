@@ -25,10 +25,10 @@ from serve_app.stores.field import Base, Field, base_of, field_of
 from serve_app.stores.volume import Volume
 
 ARCHIVE_BYTES_MAX: Final = 512 << 20
-"""Of all archives of a process: some 800,000 turns with vectors of 384 components. Over it the one that was used
+"""Of all archives of a process: some 480,000 turns with vectors of 384 components. Over it the one that was used
 longest ago goes, and one that alone is larger is not made."""
 
-BYTES_A_TURN: Final = 640
+BYTES_A_TURN: Final = 1_100
 """About what a turn takes in an archive, at 384 components and 25 words."""
 
 REVISED_MAX: Final = 1_024
@@ -47,6 +47,10 @@ class Archive:
     def through(self) -> int:
         """The seq of the last turn of the volumes."""
         return int(self.volumes[-1].seqs[-1]) if self.volumes else 0
+
+    @property
+    def turns(self) -> int:
+        return sum(len(volume.seqs) for volume in self.volumes)
 
     @property
     def bytes(self) -> int:

@@ -73,7 +73,8 @@ class Field(NamedTuple):
 
     def holders(self, term: str) -> tuple[Ordinals, Floats]:
         """The turns that hold a term, each once, and how often."""
-        ordinals, counts = [], []
+        ordinals: list[Ordinals] = []
+        counts: list[Floats] = []
         for start, volume in zip(self.base.starts, self.base.volumes, strict=True):
             places, times = volume.postings.of(term)
             if len(places):
@@ -84,22 +85,18 @@ class Field(NamedTuple):
             ordinals = [part[keep] for part, keep in zip(ordinals, kept, strict=True)]
             counts = [part[keep] for part, keep in zip(counts, kept, strict=True)]
         if term in self.base.edited:
-            places, times = self.base.edited[term]
-            ordinals.append(places)
-            counts.append(times)
-        places, times = self.columns.lexical.holders(term, self.first)
-        if len(places):
-            ordinals.append(places - self.first + self.start)
-            counts.append(times)
-        if not ordinals:
-            return np.empty(0, np.int64), np.empty(0, np.float32)
+            ordinals.append(self.base.edited[term][0])
+            counts.append(self.base.edited[term][1])
+        newest, often = self.columns.lexical.holders(term, self.first)
+        ordinals.append(newest - self.first + self.start)
+        counts.append(often)
         return np.concatenate(ordinals), np.concatenate(counts)
 
     def scores(self, terms: Iterable[str]) -> tuple[Floats, Floats]:
         """As `LexicalIndex.scores`: of each turn's own words, and of those of its window."""
         own, window = np.zeros(self.size, np.float32), np.zeros(self.size, np.float32)
         for times, ordinals, counts in self._counting(Counter(terms)):
-            worth = np.float32(times * float(worth_of(self.alive_count, np.int64(len(ordinals)))))
+            worth = np.float32(times * self._worth(len(ordinals)))
             own[ordinals] += worth * counts / (counts + self.norms[ordinals])
             self._add_windows(window, times, ordinals, counts)
         return own, window
@@ -116,15 +113,19 @@ class Field(NamedTuple):
             at = at[at < self.size]
         else:
             at = np.flatnonzero(cells[: self.size])
-        worth = np.float32(times * float(worth_of(self.alive_count, np.int64(len(at)))))
+        worth = np.float32(times * self._worth(len(at)))
         held = cells[at]
         window[at] += worth * held / (held + self.window_norms[at])
+
+    def _worth(self, holding: int) -> float:
+        return float(worth_of(self.alive_count, np.array([holding]))[0])
 
     def _counting(self, terms: Counter[str]) -> list[tuple[int, Ordinals, Floats]]:
         """Of the terms that are held the rarest, as many as are read: how often each is asked for, and its holders."""
         held = {term: self.holders(term) for term in terms}
         rarest = sorted((term for term in held if len(held[term][0])), key=lambda term: (len(held[term][0]), term))
-        counted, read = [], 0
+        counted: list[tuple[int, Ordinals, Floats]] = []
+        read = 0
         for term in rarest[:QUERY_TERMS_MAX]:
             read += len(held[term][0])
             if read > POSTINGS_A_QUERY and counted:

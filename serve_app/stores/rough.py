@@ -59,7 +59,8 @@ class RoughVectors:
 
     @property
     def bytes(self) -> int:
-        return self._rows.nbytes + self._scale.nbytes + (0 if self._codes is None else self._codes.codes.size())
+        coded = 0 if self._codes is None else self._codes.codes.size()
+        return int(self._rows.nbytes + self._scale.nbytes + coded)
 
     def scores(self, query: NDArray[np.float32], places: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
         """Inner products with the rows at these places, or with all."""
@@ -69,7 +70,8 @@ class RoughVectors:
         for start in range(0, len(rows), ROWS_A_STEP):
             end = start + ROWS_A_STEP
             found[start:end] = rows[start:end].astype(np.float32) @ query
-        return found * scale
+        found *= scale
+        return found
 
     def look(self, query: NDArray[np.float32], k: int, worst: int) -> Look:
         """About the k places with the largest inner product, with about what that is, and so many with the least."""

@@ -158,6 +158,10 @@ class Shard:
         with self._lock:
             return dict(self._blocks)
 
+    def archived(self) -> int:
+        """Turns in the archives of the owners that are here."""
+        return sum(archive.turns for owner, archive in self.archives.held().items() if owner in self._blocks)
+
     def holds(self, owner: str) -> bool:
         """Whether the owner's block is here."""
         return owner in self._blocks

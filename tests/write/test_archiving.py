@@ -18,8 +18,13 @@ from serve_app.memory.reading import unfolded
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.archived import Breadth, ranked
 from serve_app.retrieve.expand import NO_DATE
+from serve_app.retrieve.found import Answer
+from serve_app.retrieve.hot import hot_turns
+from serve_app.retrieve.large import large_turns
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Answer, search
+from serve_app.retrieve.search import search
+from serve_app.retrieve.shortlist import Clues, shortlist_of
+from serve_app.retrieve.warm import token_reader
 from serve_app.stores.archive import BYTES_A_TURN, Archive, Archives
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.terms import read_query
@@ -35,6 +40,19 @@ WORDS = [f"{first}{second}{third}" for first in "bdgklm" for second in "aeiou" f
 RECALL_MIN = 0.98
 NARROW_RECALL_MIN = 0.9
 DEPTH = 10
+
+SAME_FOR_BOTH = (
+    "fused",
+    "dense",
+    "bm25",
+    "late_plain",
+    "late_weighted",
+    "late_before",
+    "is_",
+    "length",
+    "after_question",
+)
+"""Features that do not tell how many turns were looked at, or which others are in the list."""
 
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 
@@ -78,6 +96,13 @@ class Pair:
         assert found is not None
         return found
 
+    def compare_clues(self, query: str) -> tuple[Clues, Clues]:
+        """What the second stage is given of both."""
+        found = [first_of(shard, query) for shard in (self.large, self.whole)]
+        assert found[0] is not None
+        assert found[1] is not None
+        return found[0], found[1]
+
     def compare(self, queries: Sequence[str], mode: Mode) -> float:
         """The share of the exact best that is found."""
         shares = []
@@ -93,6 +118,21 @@ def ask(shard: OneShard, query: str, mode: Mode = "hybrid", k: int = DEPTH, **mo
     held = shard.shard
     later = partial(unfolded, held)
     return search(held.block(ANN), question, encoded, held.table, held.turns, later, archive=held.archives.of(ANN))
+
+
+def first_of(shard: OneShard, query: str) -> Clues | None:
+    held, block = shard.shard, shard.block(ANN)
+    made = EMBEDDER.encode([query], tokens=True)
+    assert made.tokens is not None
+    encoded = EncodedQuery(VERSION.name, made.vectors[0], made.tokens[0], EMBEDDER.spans(query))
+    question = Question(query, "hybrid", DEPTH, shard.clock.now, rerank=True, late=True)
+    if block.complete:
+        return hot_turns(block, question, encoded).clues
+    archive = held.archives.of(ANN)
+    assert archive is not None
+    found = large_turns(block, question, encoded, archive, held.turns, token_reader(block, encoded, held.table))
+    assert found is not None
+    return found.clues
 
 
 def seqs(answer: Answer) -> list[int]:
@@ -123,6 +163,19 @@ def test_a_large_user_is_answered_as_one_whose_turns_are_all_in_memory(pair: Pai
     assert pair.compare(QUERIES, mode) >= RECALL_MIN
     tiers = {one.tier for query in QUERIES for one in ask(pair.large, query, mode).found}
     assert tiers == {"hot", "warm"}
+
+
+def test_the_second_stage_is_given_what_it_is_given_of_a_small_user(pair: Pair) -> None:
+    for query in QUERIES[:5]:
+        large, whole = pair.compare_clues(query)
+        asked = Question(query, "hybrid", DEPTH, pair.large.clock.now)
+        lists = [shortlist_of(clues, asked) for clues in (large, whole)]
+        seqs_of = [[clues.turns[at].seq for at in clues.ranking.ordinals.tolist()] for clues in (large, whole)]
+        assert len({*seqs_of[0]} & {*seqs_of[1]}) >= RECALL_MIN * len(seqs_of[1])
+        rows = [dict(zip(those, of.features, strict=True)) for those, of in zip(seqs_of, lists, strict=True)]
+        names = [place for place, name in enumerate(lists[0].names) if name.startswith(SAME_FOR_BOTH)]
+        for seq in rows[0].keys() & rows[1].keys():
+            assert np.allclose(rows[0][seq][names], rows[1][seq][names], atol=2e-3, equal_nan=True)
 
 
 def test_by_words_alone_the_ranking_is_the_very_same(pair: Pair) -> None:
