@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from benchmarks.programs import Ports, Service
 from benchmarks.scale_load import Door
-from benchmarks.workload import read_rows
+from serve_app.client.data_sets import read_rows
 from serve_app.client.http import Json
 from serve_app.errors import MemstrataError
 
