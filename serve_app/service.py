@@ -18,6 +18,7 @@ from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
+from serve_app.api.golden import GoldenRoutes
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -32,6 +33,8 @@ from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import Understanding
 from serve_app.memory.following import FollowingOperator
+from serve_app.memory.golden import GoldenSets
+from serve_app.memory.logged import SearchLog
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
@@ -47,11 +50,14 @@ from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.folder_lock import lock_folder
+from serve_app.stores.golden_file import GoldenFiles
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
+from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
+from serve_app.write.golden import GoldenUpkeep
 from serve_app.write.hits import Noted, WriteHits
 from serve_app.write.housekeeping import Duty, Housekeeper
 from serve_app.write.indexer import Indexer
@@ -93,6 +99,8 @@ class Service:
         self._closing = ExitStack()
         self._writers: list[ShardWriter] = []
         self._followers: list[Follower] = []
+        self._upkeep: GoldenUpkeep | None = None
+        """Of golden queries; None in a replica."""
         self._expander: Expander | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +130,7 @@ class Service:
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
         embedders = settings.open_embedders(self._open_encoder)
-        identity = identity_of(settings, tuple(embedder.version for embedder in embedders))
+        identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
@@ -137,10 +145,14 @@ class Service:
         second = second_stage(settings.rerank, identity.versions, reranker, metrics)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
+        golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
         if settings.role == "replica":
             operator = self._start_following(identity, encoders, metrics, opened)
         else:
-            operator = self._start_writing(identity, encoders, metrics, policies, noted, rescan, opened)
+            golden_files.clear_leftovers()
+            self._upkeep = GoldenUpkeep(golden_files, policies, identity.shards, self._clock)
+            duties: list[Duty] = [rescan, self._upkeep]
+            operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
         encoding = Encoding(encoders, self._pool)
         memory = Memory(
             self._writers,
@@ -151,7 +163,12 @@ class Service:
             self._pool,
             settings.memory,
             self._clock,
-            (*(version.name for version in identity.versions), EXTRACTIVE_VERSION, tokenizer.name, *second.names),
+            (
+                "+".join(version.name for version in identity.versions),
+                EXTRACTIVE_VERSION,
+                tokenizer.name,
+                *second.names,
+            ),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
@@ -159,11 +176,15 @@ class Service:
             second,
             Relevance(encoding, reranker, self._pool),
         )
-        operator.watch(keys, policies)
+        golden = GoldenSets(
+            self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
+        )
+        operator.watch(keys, policies, golden_files)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies, rescan)
-        return Api(routes, admin, keys, operator, metrics, settings.limits, read_only=settings.role == "replica")
+        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan)
+        read_only = settings.role == "replica"
+        return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
 
     def _start_writing(
         self,
@@ -172,7 +193,7 @@ class Service:
         metrics: Metrics,
         policies: PolicyFile,
         noted: Mapping[int, Noted],
-        rescan: Rescan,
+        more_duties: Sequence[Duty],
         opened: ExitStack,
     ) -> Operator:
         """Take the shards over, and start whatever works on them in the background."""
@@ -189,9 +210,11 @@ class Service:
             Expirer(self._clock, settings.fold.expire_every_s),
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
-            rescan,
+            *more_duties,
+            Archiver(),
         ]
-        housekeeper = Housekeeper(self._writers, settings.fold, duties)
+        assert self._upkeep is not None
+        housekeeper = Housekeeper(self._writers, settings.fold, duties, self._upkeep.finish)
         opened.callback(housekeeper.close)
         holds = ShardHolds([writer.shard for writer in self._writers])
         backups = BackupRunner(
@@ -230,6 +253,9 @@ class Service:
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)
         self._refresher.committed(shard, records)
+        self._searches.committed(records)
+        if self._upkeep is not None:
+            self._upkeep.committed(shard, records)
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:
         shards = [writer.shard for writer in self._writers]

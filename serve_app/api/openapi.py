@@ -15,6 +15,7 @@ from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import OF_SERVICE, OF_TENANT
 from serve_app.retrieve.conditions import CONDITIONS_MAX
 from serve_app.retrieve.work import LOOKED_AT_MAX
+from serve_app.stores.golden_file import GOLDEN_QUERIES_MAX
 
 Bodies = tuple[type, ...]
 """The shapes of which a body has one."""
@@ -22,6 +23,8 @@ Bodies = tuple[type, ...]
 Operation = tuple[str, str, str, type | Bodies | None, tuple[str, ...], int]
 
 POLICIES: Bodies = (*OF_TENANT.values(), *OF_SERVICE.values())
+
+GOLDEN_PAGE = ("user_id?", "after?", "limit?")
 
 OPERATIONS: tuple[Operation, ...] = (
     # method, path, what it does, body, query parameters, status of success
@@ -63,6 +66,9 @@ OPERATIONS: tuple[Operation, ...] = (
         ("prefix?", "after?", "limit?"),
         200,
     ),
+    ("post", "/v1/golden", "Store a golden query: who asks what, and which turns answer", schemas.GoldenIn, (), 201),
+    ("get", "/v1/golden", "List golden queries; go on after the answer's `next`", None, GOLDEN_PAGE, 200),
+    ("delete", "/v1/golden", "Remove one golden query, or all of a user", None, ("id?", "user_id?"), 200),
     ("get", "/v1/users/{user_id}/export", "Everything held about a user, as NDJSON", None, (), 200),
     ("delete", "/v1/users/{user_id}", "Erase a user", None, (), 202),
     ("get", "/v1/erasures/{erasure_id}", "The progress of an erasure", None, (), 200),
@@ -104,6 +110,9 @@ LIMITS = {
     "rerank_characters": schemas.RERANK_CHARACTERS_MAX,
     "path_characters": PATH_CHARACTERS_MAX,
     "field_ttls": schemas.FIELD_TTLS_MAX,
+    "gold_turns": schemas.GOLD_TURNS_MAX,
+    "golden_queries": GOLDEN_QUERIES_MAX,
+    "page_golden": schemas.PAGE_GOLDEN_MAX,
 }
 
 

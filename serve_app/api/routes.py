@@ -34,6 +34,7 @@ from serve_app.api.schemas import (
 from serve_app.api.times import format_time
 from serve_app.core import Degradation, Owner
 from serve_app.errors import NotSupported, StorageTrouble
+from serve_app.memory.golden import GoldenSets
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
@@ -69,8 +70,9 @@ PAGE_TURNS_DEFAULT = 100
 class Routes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(self, memory: Memory, operator: Operator) -> None:
+    def __init__(self, memory: Memory, operator: Operator, golden: GoldenSets) -> None:
         self._memory = memory
+        self._golden = golden
         self._operator = operator
 
     # ---- turns and sessions
@@ -155,6 +157,8 @@ class Routes:
         }
         if answer.explained is not None:
             shown["explain"] = showing.shown_explained(answer.explained)
+        if (search_id := self._golden.searches.note(owner, answer.rewritten, asked.now)) is not None:
+            shown["search_id"] = search_id
         return json_response(shown | {"timings_ms": stages.finish()})
 
     async def expand(self, who: Principal, request: Request) -> Response:
@@ -203,7 +207,7 @@ class Routes:
 
     async def export(self, who: Principal, request: Request) -> Response:
         """Everything held about a user, one JSON object a line."""
-        return Response(200, b"", NDJSON, pieces=exported(self._memory, _owner(who, request.path[0])))
+        return Response(200, b"", NDJSON, pieces=exported(self._memory, self._golden, _owner(who, request.path[0])))
 
     async def erase_user(self, who: Principal, request: Request) -> Response:
         erasure = await self._memory.erase(_owner(who, request.path[0]))

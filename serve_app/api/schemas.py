@@ -28,6 +28,9 @@ EMBEDDING_INPUTS_MAX = 2_048
 RERANK_DOCUMENTS_MAX = 1_000
 RERANK_CHARACTERS_MAX = 1_000_000
 FIELD_TTLS_MAX = 100
+GOLD_TURNS_MAX = 100
+NOTE_CHARACTERS_MAX = 4_096
+PAGE_GOLDEN_DEFAULT, PAGE_GOLDEN_MAX = 100, 1_000
 
 LOCALE_PATTERN = r"^[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*(?:\.[A-Za-z0-9-]{1,16})?$"
 
@@ -163,6 +166,22 @@ class ContextIn(Body):
     min_receipt: ReceiptText | None = None
     deadline_ms: Deadline | None = None
     explain: bool = False
+
+
+class GoldIn(Body):
+    session_id: Id
+    turn_id: Id
+
+
+class GoldenIn(Body):
+    """`query` and `user_id`, or `search_id` in place of `query` and `as_of`."""
+
+    gold: Annotated[list[GoldIn], Meta(min_length=1, max_length=GOLD_TURNS_MAX)]
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)] | None = None
+    user_id: Id | None = None
+    as_of: ReceiptText | Annotated[int, Meta(ge=0)] | None = None
+    note: Annotated[str, Meta(max_length=NOTE_CHARACTERS_MAX)] | None = None
+    search_id: Annotated[str, Meta(max_length=64, description="as a search answered it")] | None = None
 
 
 class EmbeddingsIn(Body):

@@ -20,7 +20,16 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from serve_app.backup.copying import Pace, checksum, copy
-from serve_app.backup.layout import LOG, SMALL_FILES, TABLES, Layout, log_folder, table_folder, table_name
+from serve_app.backup.layout import (
+    LOG,
+    SMALL_FILES,
+    SMALL_FOLDERS,
+    TABLES,
+    Layout,
+    log_folder,
+    table_folder,
+    table_name,
+)
 from serve_app.backup.manifest import (
     BEGUN,
     FILES,
@@ -267,7 +276,8 @@ class Taker:
 
     def _small_files(self, backup: str) -> Iterable[HeldFile]:
         home = self._layout.home
-        for name in SMALL_FILES:
+        listed = [blob.path for folder in SMALL_FOLDERS for blob in home.list(folder) if blob.path.endswith(".json")]
+        for name in (*SMALL_FILES, *listed):
             try:
                 yield HeldFile(name, *copy(home, name, self._target, f"{backup}/{FILES}/{name}", self._pace), backup)
             except NotFound:  # nobody has made a key or set a policy

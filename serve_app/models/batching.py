@@ -75,10 +75,10 @@ class EmbedService:
         limits: EmbedLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
-        turn: FairLock | None = None,
+        passes: FairLock | None = None,
     ) -> None:
-        """Services with one `turn` have one pass at a time between them."""
-        self._turn = turn or FairLock()
+        """Services with the same `passes` have one at a time between them."""
+        self._passes = passes or FairLock()
         self._loaded = False
         self._embedder, self._limits, self._clock = embedder, limits or EmbedLimits(), clock
         self._version = embedder.version
@@ -241,7 +241,7 @@ class EmbedService:
         """The encodings, or why there are none: those who wait raise it, where someone can act on it."""
         try:
             # the first batch loads the weights, which is to keep nobody else from the processor
-            with self._turn if self._loaded else nullcontext():
+            with self._passes.turn() if self._loaded else nullcontext():
                 began = self._clock()
                 encodings = self._embedder.encode(texts, tokens=tokens)
                 took = self._clock() - began

@@ -42,8 +42,8 @@ class EmbedServices:
     """`Queues` in this process."""
 
     def __init__(self, embedders: Sequence[Embedder]) -> None:
-        turn = FairLock()
-        self._services = {embedder.version.name: EmbedService(embedder, turn=turn) for embedder in embedders}
+        passes = FairLock()
+        self._services = {embedder.version.name: EmbedService(embedder, passes=passes) for embedder in embedders}
 
     def query(
         self, version: str, text: str, *, solo: bool = False, deadline: float | None = None

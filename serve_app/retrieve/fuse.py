@@ -33,7 +33,7 @@ SCORE_STEPS: Final = 10_000
 ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window", "echo")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
-_OWN_SHARE: Final = 0.5
+OWN_SHARE: Final = 0.5
 """What a turn's own vector counts in its dense window; each neighbour counts half of the rest."""
 
 _SPREAD_MIN: Final = 0.02
@@ -113,7 +113,7 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights, *, exha
     hybrid any. `exhaustive`: any in every mode, so that the matches of a filter are complete even where nothing in
     them resembles the query.
     """
-    arms = _arms(evidence, _of_mode(weights, mode))
+    arms = _arms(evidence, of_mode(weights, mode))
     total = np.zeros(len(evidence.own), np.float32)
     for added in arms.values():
         total += added
@@ -131,15 +131,15 @@ def dense_window(dense: Floats, previous: Places, following: Places) -> Floats:
     The inner product is linear, so this is exact but for the mean's length. A neighbour that is
     missing or has no vector leaves its share to the others; without any vector it is NaN.
     """
-    side = np.float32((1 - _OWN_SHARE) / 2)
+    side = np.float32((1 - OWN_SHARE) / 2)
     lacking = np.isnan(dense)
     if not lacking.any():
         known = np.append(dense, np.float32(0))  # the last one stands for an absent neighbour
-        there = _OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
-        return np.asarray((_OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
+        there = OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
+        return np.asarray((OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
     known, present = np.append(np.nan_to_num(dense), np.float32(0)), np.append(~lacking, False).astype(np.float32)
-    score = _OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
-    share = _OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
+    score = OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
+    share = OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
     with np.errstate(invalid="ignore"):
         return np.asarray(score / share, np.float32)
 
@@ -172,7 +172,7 @@ def moment_match(window: TimeWindow | None, times: NDArray[np.int64]) -> Floats 
 
 
 @lru_cache(maxsize=MODES_REMEMBERED)
-def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
+def of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
     """The weights with the arms of the other side at 0, and those that stay summing to what they did."""
     if mode == "hybrid":
         return weights

@@ -79,7 +79,7 @@ def _newest(block: Block, eligible: NDArray[np.bool_], k: int, now: int) -> Hot:
 def _evidence(
     block: Block, question: Question, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
 ) -> Evidence:
-    terms, named = _read(question.query)
+    terms, named = read_words(question.query)
     own, window = block.columns.lexical.scores(terms.wanted, n)
     links = block.columns.lexical.links(n)
     return Evidence(
@@ -111,7 +111,7 @@ def _read_once(query: str) -> tuple[QueryTerms, NamedDate]:
     return read_query(query), named_date(query)
 
 
-def _read(query: str) -> tuple[QueryTerms, NamedDate]:
+def read_words(query: str) -> tuple[QueryTerms, NamedDate]:
     """What the words of a query are: of a short one it is remembered for who asks the same again."""
     read = _read_once if len(query) <= QUERY_CHARACTERS_REMEMBERED else _read_once.__wrapped__
     return read(query)

@@ -140,11 +140,11 @@ def test_the_cache_is_bounded_in_bytes(start: Start, embedder: PacedEmbedder) ->
     assert [text[:4] for [text] in embedder.batches] == ["a", "b", "word", "a"]
 
 
-def test_services_that_share_a_turn_have_one_pass_at_a_time(embedder: PacedEmbedder) -> None:
+def test_services_that_share_their_passes_have_one_pass_at_a_time(embedder: PacedEmbedder) -> None:
     """Beside a backlog of the one, the other's query waits for one pass, not for all of them."""
-    turn, other = FairLock(), PacedEmbedder()
+    passes, other = FairLock(), PacedEmbedder()
     other.batches = embedder.batches
-    services = [EmbedService(one, EmbedLimits(batch_tokens_max=8), turn=turn) for one in (embedder, other)]
+    services = [EmbedService(one, EmbedLimits(batch_tokens_max=8), passes=passes) for one in (embedder, other)]
     embedder.gate.set()
     other.gate.set()
     for service in services:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -20,9 +20,11 @@ from serve_app.records import (
     SummaryPut,
     TurnGone,
     TurnPut,
+    TurnsMoved,
     TurnVectors,
     UserGone,
     VectorsPut,
+    VersionVectors,
 )
 from serve_app.stores.block import (
     FACT_VERSIONS_MAX,
@@ -37,6 +39,8 @@ from serve_app.stores.packing import pack_vectors
 OWNER = Owner("acme", "ann").key
 EMBEDDER = HashEmbedder(64)
 VERSION = EMBEDDER.version.name
+BESIDE = HashEmbedder(32)
+EMBEDDERS = (EMBEDDER, BESIDE)
 
 
 class Remembering:
@@ -44,7 +48,9 @@ class Remembering:
 
     def __init__(self, resident_max: int = 100) -> None:
         self.hot = ExactHotIndex(64)
-        self.block = Block(OWNER, (EMBEDDER.version,), {VERSION: self.hot}, resident_max)
+        self.beside = ExactHotIndex(32)
+        versions = (EMBEDDER.version, BESIDE.version)
+        self.block = Block(OWNER, versions, {VERSION: self.hot, BESIDE.version.name: self.beside}, resident_max)
         self.seq = 0
 
     def take(self, record: Record) -> int:
@@ -70,6 +76,24 @@ class Remembering:
         packed = pack_vectors(EMBEDDER.embed(texts or [turn.content]))
         item = TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed)
         return self.take(VectorsPut(self.seq + 1, OWNER, version, (item,)))
+
+    def embed_all(self, turn: Turn, *texts: str, embedders: Sequence[HashEmbedder] = EMBEDDERS) -> int:
+        """With the vectors of the tokens, under several versions in one record."""
+        parts = []
+        for one in embedders:
+            made = one.encode(texts or [turn.content], tokens=True)
+            assert made.tokens is not None
+            packed, tokens = pack_vectors(made.vectors), np.concatenate(made.tokens).tobytes()
+            item = TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed, tokens)
+            parts.append(VersionVectors(one.version.name, (item,)))
+        record = VectorsPut.of(self.seq + 1, OWNER, parts)
+        assert record is not None
+        return self.take(record)
+
+    def tokens(self, *turns: Turn, version: str = VERSION, as_of: int | None = None) -> list[int]:
+        """How many each turn has."""
+        _, offsets = self.block.tokens(version, [turn.seq for turn in turns], as_of)
+        return np.diff(offsets).tolist()
 
     def fact(self, value: str) -> int:
         return self.take(FactPut(OWNER, Fact("diet", value, self.seq + 1, 0)))
@@ -326,3 +350,88 @@ def test_blocks_of_two_owners_do_not_meet() -> None:
         block.apply(VectorsPut(2, block.key, VERSION, (item,)))
     ann.apply(UserGone(3, OWNER, Erasure("er", "acme", 0)))
     assert bob.dense(VERSION, EMBEDDER.embed(["amber"])[0], 1, None)[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_two_versions_never_meet_in_one_score(remembering: Remembering) -> None:
+    first, second, both = (remembering.say(content) for content in ("amber", "birch", "cedar"))
+    remembering.embed_all(first, embedders=[EMBEDDER])
+    remembering.embed_all(second, embedders=[BESIDE])
+    remembering.embed_all(both)
+    scores = {
+        one.version.name: remembering.block.dense(one.version.name, one.embed(["cedar"])[0], 3, None)
+        for one in EMBEDDERS
+    }
+    assert np.isnan(scores[VERSION]).tolist() == [False, True, False]
+    assert np.isnan(scores[BESIDE.version.name]).tolist() == [True, False, False]
+    assert scores[VERSION][2] == pytest.approx(1, abs=1e-3) == scores[BESIDE.version.name][2]
+    assert np.isnan(remembering.block.dense("another", EMBEDDER.embed(["cedar"])[0], 3, None)).all()
+
+
+def test_the_tokens_of_turns_lie_one_after_another(remembering: Remembering) -> None:
+    turns = [remembering.say(content) for content in ("amber birch", "no vectors yet", "cedar")]
+    for turn in (turns[0], turns[2]):
+        remembering.embed_all(turn)
+    found, offsets = remembering.block.tokens(VERSION, [turn.seq for turn in reversed(turns)], None)
+    expected = EMBEDDER.encode(["cedar", "amber birch"], tokens=True).tokens
+    assert expected is not None
+    assert offsets.tolist() == [0, 1, 1, 3]
+    np.testing.assert_array_equal(found, np.concatenate(expected))
+    assert found.dtype == np.int8
+    assert remembering.block.tokens(VERSION, [], None)[0].shape == (0, 64)
+    assert remembering.tokens(*turns, version="another") == [0, 0, 0]
+
+
+def test_tokens_as_of_an_earlier_moment_are_those_that_had_come(remembering: Remembering) -> None:
+    early, late = remembering.say("amber birch"), remembering.say("cedar")
+    came = remembering.embed_all(early)
+    remembering.embed_all(late)
+    assert remembering.tokens(early, late, as_of=came) == [2, 0]
+    assert remembering.tokens(early, late, as_of=came - 1) == [0, 0]
+    assert remembering.tokens(early, late) == [2, 1]
+
+
+@pytest.mark.parametrize("how", ["edit", "delete", "erase session", "erase user", "move", "leave"])
+def test_vectors_and_tokens_of_all_versions_go_with_their_turn(remembering: Remembering, how: str) -> None:
+    turn = remembering.say("amber birch")
+    remembering.embed_all(turn, "amber", "birch")
+    assert (remembering.hot.count(OWNER), remembering.beside.count(OWNER)) == (2, 2)
+    seq = remembering.seq + 1
+    match how:
+        case "edit":
+            remembering.edit(turn, "cedar")
+        case "delete":
+            remembering.delete(turn)
+        case "erase session":
+            remembering.take(SessionGone(seq, OWNER, "a"))
+        case "erase user":
+            remembering.take(UserGone(seq, OWNER, Erasure("er", "acme", 0)))
+        case "move":
+            remembering.take(TurnsMoved(seq, OWNER, "a", 1, (turn.seq,)))
+        case "leave":
+            remembering.block.leave()
+    assert (remembering.hot.count(OWNER), remembering.beside.count(OWNER)) == (0, 0)
+    assert [remembering.tokens(turn, version=one.version.name) for one in EMBEDDERS] == [[0], [0]]
+    assert (remembering.block.vectors.came, remembering.block.vectors.count()) == ({}, 0)
+
+
+def test_a_turn_beyond_memory_takes_its_tokens_along() -> None:
+    remembering = Remembering(resident_max=8)
+    turns = [remembering.say(f"number{n}") for n in range(9)]
+    for turn in turns:
+        remembering.embed_all(turn)
+    remembering.say("one more")
+    gone = [turn for turn in turns if turn.seq not in remembering.block.turns]
+    assert gone
+    assert remembering.tokens(*gone) == [0] * len(gone)
+    assert remembering.beside.count(OWNER) == len(turns) - len(gone)
+
+
+def test_a_memory_is_mixed_once_a_turn_has_letters_of_another_script(remembering: Remembering) -> None:
+    turn = remembering.say("amber 😀 12")
+    assert not remembering.block.mixed
+    remembering.edit(turn, "琥珀")
+    assert remembering.block.mixed
+    remembering.take(UserGone(remembering.seq + 1, OWNER, Erasure("er", "acme", 0)))
+    assert not remembering.block.mixed
+    remembering.say("где она")
+    assert remembering.block.mixed

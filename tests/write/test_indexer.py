@@ -5,60 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from serve_app.errors import EncoderUnavailable, Overloaded
-from serve_app.models.batching import EmbedService
+from serve_app.models.encoders import Encoders
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import Encodings, Spans, Vectors
-from serve_app.records import Record
-from serve_app.scripts import has_latin, has_other
+from serve_app.records import Record, VectorsPut
 from serve_app.stores.log import ShardLog
+from serve_app.stores.packing import turn_text
 from serve_app.stores.wanted import ANY
 from serve_app.write.erasing import EraseUser
 from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, NewTurn
+from serve_app.write.rounds import TURN_TOKENS_MAX
 from serve_app.write.shard import Shard
 from tests.write.shards import ANN, BOB, EMBEDDER, VERSION, Noting, OneShard, wait_until
 from tests.write.test_commit import Gate
-
-
-class Encoders:
-    """Several embedders with a queue each: a text with letters of another script wants the second, if there is one."""
-
-    def __init__(self, *embedders: Moody) -> None:
-        self.services = {one.version.name: EmbedService(one) for one in embedders}
-        self.embedders = {one.version.name: one for one in embedders}
-
-    def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
-        primary, *others = self.embedders
-        if not others:
-            return (primary,)
-        latin = has_latin(text) or not has_other(text)
-        return (primary,) * latin + tuple(others) * (mixed or has_other(text))
-
-    def chunks(self, version: str, text: str) -> list[str]:
-        return self.embedders[version].chunks(text)
-
-    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
-        made: Future[Encodings] = Future()
-
-        def done(asked: Future[Vectors]) -> None:
-            if (error := asked.exception()) is not None:
-                made.set_exception(error)
-            else:
-                tokens = HashEmbedder(self.embedders[version].version.dimension).encode(texts, tokens=True).tokens
-                made.set_result(Encodings(asked.result(), [], tokens))
-
-        self.services[version].passages(texts).add_done_callback(done)
-        return made
-
-    def close(self) -> None:
-        for service in self.services.values():
-            service.close()
 
 
 class Moody:
@@ -82,10 +47,10 @@ class Moody:
         return self.embedder.embed(texts)
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
-        return Encodings(self.embed(texts), self.count(texts))
+        return self.embedder.encode(texts, tokens=tokens)._replace(vectors=self.embed(texts))
 
     def spans(self, text: str) -> Spans | None:
-        return None
+        return self.embedder.spans(text)
 
 
 class Indexing:
@@ -96,11 +61,12 @@ class Indexing:
         embedders: Sequence[Moody],
         opened: Callable[..., OneShard],
         names: Sequence[str] = ("store",),
+        retry_after_s: float = 0.01,
         **options: Any,
     ) -> None:
-        self.encoders = Encoders(*embedders)
+        self.encoders = Encoders(embedders)
         self.meter = Noting()
-        self.indexer = Indexer(self.encoders, retry_after_s=0.01, meter=self.meter)
+        self.indexer = Indexer(self.encoders, retry_after_s=retry_after_s, meter=self.meter)
         options["embedders"] = tuple(one.embedder for one in embedders)
         self.started = False
         self.shards = [opened(name, number=n, committed=self.committed, **options) for n, name in enumerate(names)]
@@ -192,9 +158,8 @@ def test_what_is_forgotten_before_it_is_embedded_never_is(indexing: Callable[...
     wait_until(lambda: not shard.shard.pending)
     assert [text.partition(": ")[2] for text in embedder.read] == ["stays"]
     shard.fold()
-    assert [
-        (turn.content, 1) for turn, _ in shard.table.nearest(ANN, EMBEDDER.embed(["word"])[0], 99, ANY, VERSION.name)
-    ] == [("stays", 1)]
+    found = shard.table.nearest(ANN, EMBEDDER.embed(["word"])[0], 99, ANY, VERSION.name)
+    assert [turn.content for turn, _ in found] == ["stays"]
 
 
 def test_a_long_turn_has_a_vector_for_each_piece(indexing: Callable[..., Indexing]) -> None:
@@ -387,3 +352,81 @@ def test_what_another_writer_owns_by_now_is_not_embedded_again_and_again(indexin
     assert len(embedder.read) == 2
     assert shard.shard.pending.keys() == {1, 2}
     assert one.indexer.alive
+
+
+BESIDE = HashEmbedder(32)
+PRIMARY, SECOND = EMBEDDER.version.name, BESIDE.version.name
+
+
+def versions_of(shard: OneShard, owner: str = ANN) -> dict[int, list[str]]:
+    """Under which versions each turn has its vectors, with tokens."""
+    vectors = shard.block(owner).vectors
+    assert all(tokens for seq in vectors.came for _, tokens in vectors.shape(seq).values())
+    return {seq: list(vectors.shape(seq)) for seq in sorted(vectors.came)}
+
+
+def test_each_turn_is_embedded_under_the_versions_that_its_script_and_its_memory_call_for(
+    indexing: Callable[..., Indexing],
+) -> None:
+    one = indexing(Moody(), beside=[Moody(embedder=BESIDE)])
+    shard = one.start()
+    shard.say(ANN, "a", "amber", "12:30")
+    shard.say(BOB, "a", "cedar")
+    wait_until(lambda: not shard.shard.pending)
+    shard.say(ANN, "a", "琥珀")
+    wait_until(lambda: not shard.shard.pending)
+    shard.say(ANN, "a", "birch")
+    wait_until(lambda: not shard.shard.pending)
+    last = max(shard.block(ANN).turns)
+    chinese = last - 2
+    assert versions_of(shard) == {1: [PRIMARY], 2: [PRIMARY], chinese: [SECOND], last: [PRIMARY, SECOND]}
+    assert list(versions_of(shard, BOB).values()) == [[PRIMARY]]
+    records = [record for record in shard.shard.tail() if isinstance(record, VectorsPut)]
+    assert [len(record.versions) for record in records if last in record.of_turns()] == [2]
+
+
+def test_a_failing_version_delays_the_turns_that_want_it_and_no_others(indexing: Callable[..., Indexing]) -> None:
+    broken = Moody(embedder=BESIDE)
+    broken.healthy.clear()
+    primary = Moody()
+    one = indexing(primary, beside=[broken])
+    shard = one.start()
+    shard.say(ANN, "a", "琥珀", "amber beside it")
+    shard.say(BOB, "a", *(f"fine {n}" for n in range(BATCH_TURNS_MAX + 10)))
+    wait_until(lambda: len(shard.block(BOB).vectors.came) == BATCH_TURNS_MAX + 10)
+    assert shard.shard.pending.keys() == {1, 2}
+    wait_until(lambda: one.indexer.failures > 3)
+    assert shard.block(ANN).vectors.came == {}
+    shard.say(BOB, "a", "later")
+    wait_until(lambda: shard.shard.pending.keys() == {1, 2})
+    broken.healthy.set()
+    wait_until(lambda: not shard.shard.pending)
+    assert versions_of(shard) == {1: [SECOND], 2: [PRIMARY, SECOND]}
+
+
+def test_a_version_that_has_just_failed_is_not_asked_again_for_each_new_turn(
+    indexing: Callable[..., Indexing],
+) -> None:
+    broken = Moody(embedder=BESIDE)
+    broken.healthy.clear()
+    one = indexing(Moody(), beside=[broken], retry_after_s=30.0)
+    shard = one.start()
+    shard.say(ANN, "a", "琥珀")
+    wait_until(lambda: one.indexer.failures == 1)
+    for n in range(20):
+        shard.say(ANN, "a", f"琥珀 {n}")
+        shard.say(BOB, "a", f"amber {n}")
+    wait_until(lambda: len(shard.block(BOB).vectors.came) == 20)
+    assert one.indexer.failures == 1
+    assert len(shard.shard.pending) == one.indexer.waiting == 21
+
+
+def test_a_long_turn_keeps_the_tokens_of_its_beginning(indexing: Callable[..., Indexing]) -> None:
+    shard = indexing(Moody()).start()
+    shard.say(ANN, "a", LONG)
+    wait_until(lambda: not shard.shard.pending)
+    assert shard.block(ANN).vectors.shape(1) == {PRIMARY: (PIECES, TURN_TOKENS_MAX)}
+    tokens, _ = shard.block(ANN).tokens(PRIMARY, [1], None)
+    first = EMBEDDER.encode(EMBEDDER.chunks(turn_text(shard.block(ANN).turns[1]))[:1], tokens=True).tokens
+    assert first is not None
+    assert (tokens[: len(first[0])] == first[0]).all()

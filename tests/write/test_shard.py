@@ -78,7 +78,7 @@ def test_an_owner_beyond_memory_comes_back_with_the_newest_turns_and_all_ids(ope
     assert list(block.turns) == list(range(23, 31))
     assert block.sessions["a"].seqs == list(range(1, 31))
     assert block.vectors.came.keys() == block.turns.keys()
-    assert shard.hot.count(ANN) == 3 * 8
+    assert shard.hot[VERSION.name].count(ANN) == 3 * 8
 
 
 @pytest.mark.parametrize("folded", [False, True], ids=["from the tail", "from the table"])
@@ -109,7 +109,7 @@ def test_the_least_recently_used_leave_and_come_back_equal(opened: Callable[...,
     before = {owner: told(shard.block(owner)) for owner in owners}
     shard.shard.evict()
     assert shard.shard.block_counts() == (3, 18)
-    assert [shard.hot.count(owner) for owner in owners] == [0, 0, 0, 12, 12, 12]
+    assert [shard.hot[VERSION.name].count(owner) for owner in owners] == [0, 0, 0, 12, 12, 12]
     loads = shard.shard.loads
     assert {owner: told(shard.block(owner)) for owner in owners} == before
     assert shard.shard.loads == loads + 3
@@ -160,7 +160,7 @@ def test_a_record_that_meets_its_block_leaving_is_not_lost_and_leaves_no_vectors
         shard.shard.evict()
         back = shard.block(ANN) if comes_back else None
     writing.join(WAIT_S)
-    assert shard.hot.count(ANN) == int(comes_back)
+    assert shard.hot[VERSION.name].count(ANN) == int(comes_back)
     assert shard.block(ANN).vectors.came.keys() == {1}
     assert back in (None, shard.block(ANN))
 
