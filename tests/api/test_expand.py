@@ -184,7 +184,9 @@ def test_what_the_policy_covers_is_not_sent(helped: Running, chat: ChatServer) -
     assert chat.question["said"] == ["my card is [credit_card]"]
 
 
-@pytest.mark.parametrize(("status", "content", "reason"), [(500, "", "status 500"), (200, "rubbish", "answer of no use")])
+@pytest.mark.parametrize(
+    ("status", "content", "reason"), [(500, "", "status 500"), (200, "rubbish", "answer of no use")]
+)
 def test_any_fault_leaves_the_rules_and_is_named(
     helped: Running, chat: ChatServer, status: int, content: str, reason: str
 ) -> None:
