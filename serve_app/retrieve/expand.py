@@ -40,9 +40,13 @@ _ANAPHOR_WORDS: Final = "it its that this those these they them their he him his
 _ANAPHORS: Final = frozenset(_ANAPHOR_WORDS.split())
 
 _HAN_FUNCTION: Final = re.compile(
-    "什么时候|什么|怎么样|怎么|为什么|哪里|哪儿|哪个|哪些|哪天|哪家|哪|多少|几个|我们|你们|他们|她们|它们|咱们|这个|那个|"
-    "这些|那些|还记得|记得|记不记得|告诉|请问|麻烦|能不能|可不可以|是不是|有没有|之前|当时|原来|后来|上次|上回|来着|"
-    "[的了吗呢吧啊嘛呀么着过得地是在有和与跟或把被给对从向到就都也还又很再请让我你您他她它咱这那谁]"
+    "什么时候|什么样|什么|怎么样|怎么办|怎么|怎样|为什么|为何|如何|哪里|哪儿|哪[一几]?[个些天家位种次条本款台]|哪|多少钱?|多久|"
+    "多[大高重远长宽深快]|几[个号点次位种条瓶天年月]|我们|你们|他们|她们|它们|咱们|大家|自己|这个|那个|这些|那些|这样|那样|这么|"
+    "那么|这边|那边|这次|那次|这回|那回|记不记得|还记得|记得|告诉|请问|麻烦|帮忙|能不能|可不可以|是不是|有没有|要不要|会不会|"
+    "因为|所以|但是|不过|而且|然后|如果|虽然|已经|曾经|一共|总共|分别|本来|最后|最初|最早|最近|一共|之前|以前|之后|以后|当时|"
+    "当初|原来|后来|上次|上回|来着|现在|目前|时候|可以|应该|需要|觉得|知道|"
+    "什麼時候|什麼|怎麼|為什麼|哪個|哪裡|幾個|幾多|幾時|我們|你們|他們|她們|這個|那個|這些|還記得|記得|嗰個|邊個|咩|點解|點樣|"
+    "[的了吗呢吧啊嘛呀么着过得地是在有和与跟或把被给对从向到就都也还又很再请让我你您他她它咱这那谁嗎麼過與給對從還請讓這誰]"
 )
 _HAN_ANAPHOR: Final = re.compile("[它他她]|那|这|其|当时|原来|后来|之前|上次|上回|另外|佢|嗰|呢")
 _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
@@ -175,7 +179,12 @@ def _unspaced_keywords(query: str) -> list[tuple[int, str]]:
 
 
 def _cut(runs: Iterable[str]) -> list[str]:
-    return [run[at : at + PIECE_CHARS_MAX] for run in runs for at in range(0, len(run), PIECE_CHARS_MAX)]
+    """Pieces of about the same length each, none longer than that."""
+    pieces = []
+    for run in runs:
+        length = max(1, -(-len(run) // max(1, -(-len(run) // PIECE_CHARS_MAX))))
+        pieces += [run[at : at + length] for at in range(0, len(run), length)]
+    return pieces
 
 
 def _distinct(ranked: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
