@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from serve_app.retrieve.expand import (
     CARRIED_WORDS_MAX,
     KEYWORDS_MAX,
+    PIECE_CHARS_MAX,
     NamedDate,
+    continues,
     is_elliptic,
     keywords,
     named_date,
@@ -112,3 +114,25 @@ def test_any_text_gives_a_possible_date(query: str) -> None:
     assert year is None or 1900 <= year <= 2099
     assert month is None or 1 <= month <= 12
     assert day is None or (month is not None and 1 <= day <= 31)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["and how much was it?", "What about the other one?", "那价格呢？", "那么多少钱", "他呢", "y cuánto costó?"],
+)
+def test_some_queries_go_on_from_the_last_turn(query: str) -> None:
+    assert continues(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["what was it called again?", "那个东西在谁手里来着？", "那家店叫什么", "Which one was his pick?", "Andrew's dog"],
+)
+def test_others_point_further_back(query: str) -> None:
+    assert not continues(query)
+
+
+def test_chinese_keywords_are_cut_where_words_end_as_far_as_function_words_tell() -> None:
+    assert keywords("佟蕊现在的电话尾号是多少？") == ["佟蕊", "电话尾号"]
+    assert keywords("QX7M2R 這個訂位的價錢係幾多？")[0] == "QX7M2R"
+    assert max(map(len, keywords("轮速传感器故障维修费用明细表"))) <= PIECE_CHARS_MAX

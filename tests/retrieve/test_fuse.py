@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from serve_app.core import Mode
+from serve_app.core import Mode, TimeWindow
 from serve_app.retrieve.expand import NamedDate
 from serve_app.retrieve.fuse import (
     ARMS,
@@ -18,6 +20,7 @@ from serve_app.retrieve.fuse import (
     FusionWeights,
     date_match,
     dense_window,
+    moment_match,
     rank,
     speaker_match,
 )
@@ -180,3 +183,16 @@ def test_speaker_and_date_of_a_query() -> None:
     assert dated is not None
     assert dated.tolist() == [1.0, 0.5, 0.5]
     assert date_match(NamedDate(), days) is None
+
+
+def test_a_window_lifts_what_lies_in_it_and_half_as_much_where_it_is_vague() -> None:
+    times = np.array([0, 10, 20], np.int64) * 1_000_000
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    window = TimeWindow(epoch + timedelta(seconds=10), epoch + timedelta(seconds=20))
+    inside = moment_match(window, times)
+    assert inside is not None
+    assert inside.tolist() == [0, 1, 0]
+    vague = moment_match(TimeWindow(None, window.end, certain=False), times)
+    assert vague is not None
+    assert vague.tolist() == [0.5, 0.5, 0]
+    assert moment_match(None, times) is None

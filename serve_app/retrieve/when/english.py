@@ -92,7 +92,7 @@ def _count(match: Match) -> tuple[float, bool]:
 
 
 def _months(match: Match, clock: Clock) -> Meaning:
-    name, year = match["month"], match["year"]
+    name, year = match["month"], match.groupdict().get("year")
     if year:
         return ex.month_of_year(int(year), _month_number(name))
     weak = name.lower().rstrip(".") in _WEAK_MONTHS or name.islower()
@@ -269,7 +269,7 @@ def _holiday(of_year: holidays.OfYear, match: Match, clock: Clock) -> Meaning:
 def _ordinal_day(match: Match, clock: Clock) -> Meaning:
     words = match["day"].lower()
     number = ENGLISH_ORDINALS.get(words) or int(re.sub(r"\D", "", words))
-    last = match["last_day"]
+    last = match.groupdict().get("last_day")
     return ex.day_of_month(clock, number, int(last) if last else None, weak=True)
 
 
@@ -315,7 +315,7 @@ def _mothers_day(match: Match, clock: Clock) -> Meaning:
 
 def _clock_time(match: Match, clock: Clock) -> Meaning:
     hour, minute = int(match["hour"]), int(match["minute"] or 0)
-    half = (match["half"] or "").lower()[:1]
+    half = match.groupdict().get("half", "").lower()[:1]
     if minute > 59 or hour > (12 if half else 23):
         raise ValueError("no time of day")
     return ex.clock_time(hour % 12 + (12 if half == "p" else 0) if half else hour, minute)
@@ -350,7 +350,7 @@ RULES: Final = (
     rule(rf"\b{_MONTH} (?:the )?{_DAY}\b(?!:| ?%|\.\d)(?:,? {_YEAR})?", _date),
     rule(rf"\b{_WHICH} {_MONTH}(?! \d)", _which_month),
     rule(rf"\b{_MONTH}(?:,| of)? {_YEAR}", _months),
-    rule(rf"\b{_MONTH}(?P<year>(?<!.))?", _months),
+    rule(rf"\b{_MONTH}", _months),
     *(
         rule(rf"\b(?:{_WHICH} )?(?:{words})\b", partial(_holiday, of_year))
         for words, of_year in ENGLISH_HOLIDAYS.items()
@@ -398,11 +398,11 @@ RULES: Final = (
         rf"(?: ?(?:to|-|–|and|through|until) ?(?:the )?(?P<last_day>\d{{1,2}})(?:st|nd|rd|th))?{_NO_NOUN}",
         _ordinal_day,
     ),
-    rule(rf"\bthe (?P<day>{_ORDINAL})(?= of (?:last|this|next|the) month\b)(?P<last_day>(?<!.))?", _ordinal_day),
+    rule(rf"\bthe (?P<day>{_ORDINAL})(?= of (?:last|this|next|the) month\b)", _ordinal_day),
     rule(rf"(?<![\w$€£#./-]){_YEAR}{_OTHER_MEASURE}", _bare_year),
     numeric.WITHOUT_YEAR,
     rule(r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap])\.?m\b\.?", _clock_time),
-    rule(r"\bat (?P<hour>\d{1,2}):(?P<minute>\d\d)\b(?P<half>(?<!.))?", _clock_time),
+    rule(r"\bat (?P<hour>\d{1,2}):(?P<minute>\d\d)\b", _clock_time),
     rule(rf"\b(?:(?:in|on) the )?{_PART}", _part),
     rule(r"\bnow\b", _now),
 )

@@ -188,9 +188,9 @@ RULES: Final = (
     rule(r"たった今|今さっき|ついさっき|さっき|さきほど|先ほど|先程|つい先", lambda match, clock: ex.just_now(clock)),
     rule("|".join(_SHORT_PARTS), _short_part),
     rule("|".join(sorted(_DAYS, key=len, reverse=True)), _named_day),
-    rule(rf"{_WHICH}週末|(?<!毎)週末(?P<x>(?<!.))?", _weekend),
+    rule(rf"(?<!毎)(?:{_WHICH})?週末", _weekend),
     rule(
-        r"(?<!毎週)(?<!毎)(?:(?P<which>先々|先先|先|今|再来|来)週の?|(?P<x>(?<!.))?)(?P<weekday>[月火水木金土日])曜日?",
+        r"(?<!毎週)(?<!毎)(?:(?P<which>先々|先先|先|今|再来|来)週の?)?(?P<weekday>[月火水木金土日])曜日?",
         _weekday,
     ),
     rule(rf"{_WHICH}週(?!刊|号|末)", _week),

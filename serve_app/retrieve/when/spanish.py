@@ -269,20 +269,16 @@ RULES: Final = (
     rule(rf"\beste {_MONTH}", _this_month),
     rule(rf"\b{_MONTH}(?: (?:de |del )?{_YEAR})?", _month),
     rule(rf"\b{_LONG} (?:antepasad[oa]|anterior al pasado)\b", _unit_before),
-    rule(
-        rf"\b{_LONG} (?:pasad[oa]|anterior)\b|\b(?:el|la) pasad[oa] {_LONG.replace('unit', 'unit2')}(?P<x>(?<!.))?",
-        lambda m, c: _PLACES[(m["unit"] or m["unit2"]).lower()](c, -1),
-    ),
+    rule(rf"\b{_LONG} (?:pasad[oa]|anterior)\b", _past_unit),
+    rule(rf"\b(?:el|la) pasad[oa] {_LONG}", _past_unit),
     rule(rf"\best[ea] {_LONG}", _this_unit),
     rule(rf"\bpr[óo]xim[oa] {_LONG}", _next_unit),
     rule(rf"\b{_LONG} (?:que viene|pr[óo]xim[oa]|siguiente)\b", _next_unit),
     rule(rf"\b{_WEEKDAY} pasado\b", _past_weekday),
     rule(rf"\bpasado {_WEEKDAY}", _past_weekday),
     rule(rf"\beste {_WEEKDAY}", _this_weekday),
-    rule(
-        rf"\bpr[óo]ximo {_WEEKDAY}|\b{_WEEKDAY.replace('weekday', 'weekday2')} (?:que viene|pr[óo]ximo)\b",
-        lambda m, c: ex.weekday(c, _weekday_number(m["weekday"] or m["weekday2"]), ahead=1),
-    ),
+    rule(rf"\bpr[óo]ximo {_WEEKDAY}", _next_weekday),
+    rule(rf"\b{_WEEKDAY} (?:que viene|pr[óo]ximo)\b", _next_weekday),
     rule(rf"(?:(?<=\bel )|(?<=\bdel )|(?<=\bdesde )|(?<=\bhasta ))(?-i:{_WEEKDAY})", _weekday),
     rule(r"(?<=\bel )fin de semana\b", lambda match, clock: ex.weekend(clock)),
     rule(r"\b(?P<season>primavera|verano|otoño|invierno) pasad[oa]\b", _past_season),
@@ -292,10 +288,8 @@ RULES: Final = (
         rule(rf"\b(?:{words})\b(?P<past> pasad[oa]s?\b)?", partial(_holiday, of_year))
         for words, of_year in SPANISH_HOLIDAYS.items()
     ),
-    rule(
-        r"\ba (?P<stretch>principios|comienzos|inicios|mediados|finales|fines)\b|\b(?P<s2>(?<!.))?al (?P<stretch2>principio|inicio|final) (?=de)",
-        lambda m, c: ex.stretch(_STRETCHES[(m["stretch"] or m["stretch2"])[:3].lower()]),
-    ),
+    rule(r"\ba (?P<stretch>principios|comienzos|inicios|mediados|finales|fines)\b", _stretch),
+    rule(r"\bal (?P<stretch>principio|inicio|final)(?= del?\b)", _stretch),
     rule(r"\b(?P<number>primer|segundo|tercer|cuarto) trimestre\b", _quarter),
     rule(r"\b(?P<number>primer|segundo) semestre\b", _half_year),
     rule(
