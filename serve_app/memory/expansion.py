@@ -57,9 +57,7 @@ def resolved(shard: Shard, owner: str, request: SearchRequest, instant: int, exp
     return by_rules(request.query, said, request.asked, instant, stored=True)
 
 
-def by_rules(
-    query: str, said: Sequence[Turn], asked: Asked, instant: int, *, stored: bool = False
-) -> Understood:
+def by_rules(query: str, said: Sequence[Turn], asked: Asked, instant: int, *, stored: bool = False) -> Understood:
     """Without looking at anything else. `stored`: the turns are of the memory, not sent with the query."""
     if not query.strip():
         return Understood(query, [], None)

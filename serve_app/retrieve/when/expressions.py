@@ -235,7 +235,6 @@ def weekday(clock: Clock, number: int, *, ahead: int | None = None, last: int | 
     passed = (clock.today.weekday() - number - 1) % 7 + 1
     first = clock.today + (7 - passed % 7 if clock.future else -passed) * ONE_DAY
 
-
     def again(later: int) -> Span:
         return periods.days(first + later * ONE_WEEK, count)
 
