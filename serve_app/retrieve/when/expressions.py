@@ -253,6 +253,30 @@ def weekend(clock: Clock, ahead: int | None = None, *, weak: bool = False) -> Me
     return Meaning(span, Grain.DAYS, within, WEEKLY, weak=weak)
 
 
+def nth_week(nth: int, *, weekend: bool) -> Meaning:
+    """The nth (-1: the last) seven days of a month that is named beside it, or its nth Saturday and Sunday."""
+
+    def within(host: Span) -> Span:
+        if weekend:
+            return periods.days(periods.nth_weekday(host.start.year, host.start.month, 5, nth), 2)
+        start = host.end - ONE_WEEK if nth < 0 else host.start + (nth - 1) * ONE_WEEK
+        return Span(start, min(start + ONE_WEEK, host.end))
+
+    return Meaning(None, Grain.DAYS, within, MONTHLY)
+
+
+def beside(weekly: Meaning, day: Span, *, before: bool) -> Meaning:
+    """The weekday or weekend that comes next before or after a day."""
+    assert weekly.within is not None
+    here = weekly.within(periods.week(day.first_day))
+    assert here is not None
+    if before and here.end > day.start:
+        here = Span(here.start - ONE_WEEK, here.end - ONE_WEEK)
+    if not before and here.start < day.end:
+        here = Span(here.start + ONE_WEEK, here.end + ONE_WEEK)
+    return Meaning(here, weekly.grain)
+
+
 def part(name: str) -> Meaning:
     """A part of a day: of one that is named beside it."""
     first, last = PARTS[name]
