@@ -98,4 +98,183 @@ class Service:
         self._closing = ExitStack()
         self._writers: list[ShardWriter] = []
         self._followers: list[Follower] = []
+        self._upkeep: GoldenUpkeep | None = None
+        """Of golden queries; None in a replica."""
         self._expander: Expander | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._api is not None:
+            await self._api(scope, receive, send)
+            return
+        alive = scope["path"] == "/healthz"
+        starting = http.problem_response(problem("not_ready", "the service is starting"), 1.0)
+        await http.send_response(send, http.json_response({"status": "alive"}) if alive else starting, b"-")
+
+    async def start(self) -> None:
+        """Raises MemstrataError where the store cannot be opened or the encoder not loaded; nothing runs then."""
+        await asyncio.to_thread(self._start)
+
+    def _start(self) -> None:
+        with ExitStack() as opened:
+            self._api = self._opened_api(opened)
+            self._closing = opened.pop_all()
+
+    def _opened_api(self, opened: ExitStack) -> Api:
+        """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
+        settings = self._settings
+        opened.callback(os.close, lock_folder(self._folder))
+        keys = KeyFile(settings.store_folder)
+        self._expander = open_expander(settings.expand)
+        policies = PolicyFile(settings.store_folder)
+        with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
+            policies.refresh()
+        embedders = settings.open_embedders(self._open_encoder)
+        identity = identity_of(settings, [embedder.version for embedder in embedders])
+        tokenizer = open_tokenizer(settings.memory.tokenizer)
+        self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
+        opened.callback(self._pool.shutdown)
+        encoders = self._open_encoders(embedders, identity.versions)
+        opened.callback(encoders.close)
+        metrics = Metrics()
+        self._indexer = Indexer(encoders, meter=metrics)
+        self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
+        reranker = self._open_reranker(settings.rerank)
+        if reranker is not None:
+            opened.callback(reranker.close)
+        second = second_stage(settings.rerank, identity.versions, reranker, metrics)
+        noted = {number: Noted() for number in range(identity.shards)}
+        rescan = Rescan(policies, settings.store_folder, identity.shards)
+        golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
+        if settings.role == "replica":
+            operator = self._start_following(identity, encoders, metrics, opened)
+        else:
+            golden_files.clear_leftovers()
+            self._upkeep = GoldenUpkeep(golden_files, policies, identity.shards, self._clock)
+            duties: list[Duty] = [rescan, self._upkeep]
+            operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
+        encoding = Encoding(encoders, self._pool)
+        memory = Memory(
+            self._writers,
+            self._indexer,
+            self._refresher,
+            encoding,
+            {tokenizer.name: tokenizer},
+            self._pool,
+            settings.memory,
+            self._clock,
+            (
+                "+".join(version.name for version in identity.versions),
+                EXTRACTIVE_VERSION,
+                tokenizer.name,
+                *second.names,
+            ),
+            policies,
+            settings.limits.user_turns,
+            Retrievals(noted, metrics),
+            Understanding(policies, self._expander),
+            second,
+            Relevance(encoding, reranker, self._pool),
+        )
+        golden = GoldenSets(
+            self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
+        )
+        operator.watch(keys, policies, golden_files)
+        metrics.watch(Gauges(self._gauges))
+        self._show_first_key(keys)
+        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan)
+        read_only = settings.role == "replica"
+        return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
+
+    def _start_writing(
+        self,
+        identity: StoreIdentity,
+        encoders: Encoders,
+        metrics: Metrics,
+        policies: PolicyFile,
+        noted: Mapping[int, Noted],
+        more_duties: Sequence[Duty],
+        opened: ExitStack,
+    ) -> Operator:
+        """Take the shards over, and start whatever works on them in the background."""
+        settings = self._settings
+        self._writers, damages = open_written(
+            settings, identity, self._open_segments, self._committed, self._clock, metrics, opened
+        )
+        self._indexer.start(self._writers)
+        opened.callback(self._indexer.close)
+        opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
+        self._refresher.start(self._writers)
+        opened.callback(self._refresher.close)
+        duties: list[Duty] = [
+            Expirer(self._clock, settings.fold.expire_every_s),
+            WriteHits(noted),
+            Demote(policies, self._clock, noted, topic_lengths),
+            *more_duties,
+        ]
+        assert self._upkeep is not None
+        housekeeper = Housekeeper(self._writers, settings.fold, duties, self._upkeep.finish)
+        opened.callback(housekeeper.close)
+        holds = ShardHolds([writer.shard for writer in self._writers])
+        backups = BackupRunner(
+            settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
+        )
+        opened.callback(backups.close)
+        warm = encoders.query(WARM_UP)
+        return WritingOperator(
+            self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm, backups
+        )
+
+    def _start_following(
+        self, identity: StoreIdentity, encoders: Encoders, metrics: Metrics, opened: ExitStack
+    ) -> Operator:
+        """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
+        self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
+        return FollowingOperator(self._writers, self._followers, self._pool, encoders.query(WARM_UP))
+
+    def _open_encoders(self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion]) -> Encoders:
+        """Those of the versions that the store has."""
+        active = [embedder for embedder in embedders if embedder.version in stored]
+        if self._queues_beside is not None:
+            return Encoders(active, self._queues_beside())
+        if self._settings.encoder.placement == "deployment":
+            raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
+        return Encoders(active)
+
+    def _show_first_key(self, keys: KeyFile) -> None:
+        """A replica that shares its writer's keys makes none."""
+        foreign = self._settings.store_folder != self._folder
+        key = None if foreign else keys.ensure_first()
+        if key is not None:
+            print(f"first start: operator key of tenant default: {key}", flush=True)
+            print(f"it is kept in {self._folder / FIRST_KEY_FILE}", flush=True)
+
+    def _committed(self, shard: Shard, records: list[Record]) -> None:
+        self._indexer.committed(shard, records)
+        self._refresher.committed(shard, records)
+        self._searches.committed(records)
+        if self._upkeep is not None:
+            self._upkeep.committed(shard, records)
+
+    def _gauges(self) -> Iterable[tuple[str, str, float]]:
+        shards = [writer.shard for writer in self._writers]
+        counts = [shard.block_counts() for shard in shards]
+        yield "memstrata_pending_vectors", "Turns whose vectors are still to come.", sum(len(s.pending) for s in shards)
+        yield "memstrata_write_queue", "Turns that wait for a writer.", sum(writer.waiting for writer in self._writers)
+        yield "memstrata_log_tail_records", "Records not folded yet.", sum(shard.tail_length() for shard in shards)
+        yield "memstrata_log_segments", "Segments of all logs.", sum(shard.log.segment_count for shard in shards)
+        yield "memstrata_owners_in_memory", "Users whose block is in memory.", sum(owners for owners, _ in counts)
+        yield "memstrata_turns_in_memory", "Turns whose content is in memory.", sum(turns for _, turns in counts)
+        yield "memstrata_block_loads", "Blocks loaded from the tables.", sum(shard.loads for shard in shards)
+        yield "memstrata_summaries_waiting", "Sessions that wait for a summary.", self._refresher.waiting
+        age = self._indexer.oldest_age_s
+        yield "memstrata_oldest_pending_turn_age_seconds", "Age of the turn that has waited longest for vectors.", age
+        behind = max((follower.behind_s or 0.0 for follower in self._followers), default=0.0)
+        yield "memstrata_replica_behind_seconds", "How old what a replica shows may be; 0 for a writer.", behind
+        yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
+
+    async def stop(self) -> None:
+        """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
+        self._api = None
+        if self._expander is not None:
+            await self._expander.close()
+        await asyncio.to_thread(self._closing.close)
