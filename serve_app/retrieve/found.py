@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from serve_app.core import Tier, Turn
+from serve_app.core import Tier, TimeWindow, Turn
 from serve_app.retrieve.fuse import Ranking
 
 UNKNOWN = float("nan")
@@ -63,6 +63,10 @@ class Explained(msgspec.Struct, frozen=True):
     reranked: int
     """Of those it ranked highest, so many were judged again."""
     judged: tuple[Judged, ...] = ()
+    window: TimeWindow | None = None
+    """When what is asked for was, as far as the query says."""
+    entities: tuple[str, ...] = ()
+    """What the query names."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -60,7 +60,7 @@ def search(
         _with_paths(ordered.found[: question.k], question),
         (*first.reasons, *ordered.reasons),
         first.asked,
-        explained=_explained(first, ordered, encoded) if question.explain else None,
+        explained=_explained(first, ordered, question, encoded) if question.explain else None,
         second_s=ordered.seconds,
     )
 
@@ -97,7 +97,7 @@ def _hot_then_warm(
     return _First(*merged(hot, warm, question, encoded, read_tokens), BOTH)
 
 
-def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
+def _explained(first: _First, ordered: Ordered, question: Question, encoded: EncodedQuery | None) -> Explained:
     clues = first.clues
     return Explained(
         tiers=tuple(sorted(first.asked)),
@@ -105,6 +105,7 @@ def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) ->
         candidates=len(first.found) if clues is None else clues.candidates,
         reranked=0 if clues is None or not ordered.judged else len(clues.ranking.ordinals),
         judged=ordered.judged,
+        window=question.window,
     )
 
 
