@@ -18,6 +18,7 @@ from serve_app.memory.memory import MemoryOptions
 from serve_app.memory.reranking import RerankOptions
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import open_embedders
+from serve_app.models.expand import ExpanderOptions
 from serve_app.models.multilingual import MULTILINGUAL
 from serve_app.models.weights import PACKAGED
 from serve_app.ports import Embedder
@@ -133,6 +134,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     follow: FollowOptions = FollowOptions()
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()
+    expand: ExpanderOptions = ExpanderOptions()
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option without meaning."""

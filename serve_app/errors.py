@@ -14,6 +14,7 @@ MemstrataError
 ├── QuotaExceeded           this user or tenant holds as much as it may
 ├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
+├── ExpanderFailed          the model that reads queries gave nothing of use; rules read them then
 ├── RerankerUnavailable     the reranker cannot be loaded, or has failed
 ├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
@@ -31,6 +32,7 @@ from __future__ import annotations
 __all__ = [
     "DeadlinePassed",
     "EncoderUnavailable",
+    "ExpanderFailed",
     "Fenced",
     "Forbidden",
     "InvalidReceipt",
@@ -120,6 +122,12 @@ class DeadlinePassed(MemstrataError):
 
 class EncoderUnavailable(MemstrataError):
     code = "encoder_unavailable"
+
+
+class ExpanderFailed(MemstrataError):
+    """Never shown as an error: its text becomes a reason of degradation."""
+
+    code = "expander_failed"
 
 
 class RerankerUnavailable(MemstrataError):

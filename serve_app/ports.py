@@ -8,12 +8,13 @@ nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion
+from serve_app.core import EmbeddingVersion, TimeWindow
 
 Vectors = NDArray[np.float32]
 """Shape (n, dimension), unit length where the version is normalised."""
@@ -196,6 +197,32 @@ class Embedder(Protocol):
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as the model reads it."""
         ...
+
+
+class AskedQuery(NamedTuple):
+    """A query, the texts of the turns that it follows (oldest first), and when it was asked, in the asker's zone."""
+
+    query: str
+    said: tuple[str, ...]
+    now: datetime
+
+
+class Expansion(NamedTuple):
+    """What a query says: in words that stand alone, in a few keywords, and when that was."""
+
+    rewritten: str
+    keywords: tuple[str, ...]
+    window: TimeWindow | None
+
+
+class Expander(Protocol):
+    """Reads queries. Called on the event loop."""
+
+    async def expand(self, asked: AskedQuery, deadline_s: float | None) -> Expansion:
+        """Raises ExpanderFailed, within its own deadline or the given one, whichever is earlier."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class Tokenizer(Protocol):

@@ -31,6 +31,7 @@ from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding
+from serve_app.memory.expansion import Understanding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.logged import SearchLog
@@ -42,15 +43,17 @@ from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
+from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.observe.metrics import Gauges, Metrics
-from serve_app.ports import Embedder
+from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.golden_file import GoldenFiles
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
+from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
@@ -98,6 +101,7 @@ class Service:
         self._followers: list[Follower] = []
         self._upkeep: GoldenUpkeep | None = None
         """Of golden queries; None in a replica."""
+        self._expander: Expander | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
@@ -121,6 +125,7 @@ class Service:
         settings = self._settings
         opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
+        self._expander = open_expander(settings.expand)
         policies = PolicyFile(settings.store_folder)
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
@@ -167,6 +172,7 @@ class Service:
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
+            Understanding(policies, self._expander),
             second,
             Relevance(encoding, reranker, self._pool),
         )
@@ -205,6 +211,7 @@ class Service:
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             *more_duties,
+            Archiver(),
         ]
         assert self._upkeep is not None
         housekeeper = Housekeeper(self._writers, settings.fold, duties, self._upkeep.finish)
@@ -270,4 +277,6 @@ class Service:
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
         self._api = None
+        if self._expander is not None:
+            await self._expander.close()
         await asyncio.to_thread(self._closing.close)

@@ -24,6 +24,7 @@ from serve_app.api.schemas import (
     ContextIn,
     EditTurnIn,
     EmbeddingsIn,
+    ExpandIn,
     FactIn,
     RedactIn,
     RerankIn,
@@ -31,7 +32,7 @@ from serve_app.api.schemas import (
     TurnIn,
 )
 from serve_app.api.times import format_time
-from serve_app.core import Owner
+from serve_app.core import Degradation, Owner
 from serve_app.errors import NotSupported, StorageTrouble
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.memory import Memory
@@ -47,6 +48,7 @@ T = TypeVar("T")
 _append = BodyDecoder(AppendTurnsIn)
 _edit = BodyDecoder(EditTurnIn)
 _search = BodyDecoder(SearchIn)
+_expand = BodyDecoder(ExpandIn)
 _context = BodyDecoder(ContextIn)
 _fact = BodyDecoder(FactIn)
 _redact = BodyDecoder(RedactIn)
@@ -149,7 +151,7 @@ class Routes:
         stages.mark("render")
         shown = {
             "results": results,
-            "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
+            "query": showing.shown_query(answer.rewritten, answer.keywords, answer.window),
             "degradation": answer.degradation,
             "receipt": str(answer.receipt),
         }
@@ -158,6 +160,14 @@ class Routes:
         if (search_id := self._golden.searches.note(owner, answer.rewritten, asked.now)) is not None:
             shown["search_id"] = search_id
         return json_response(shown | {"timings_ms": stages.finish()})
+
+    async def expand(self, who: Principal, request: Request) -> Response:
+        """Stateless: what search would make of a query."""
+        body = await _expand(request.body)
+        asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.expand_request, body)
+        found, reasons = await self._memory.expand(who.tenant, asked)
+        shown = showing.shown_query(found.query, found.keywords, found.window)
+        return json_response(shown | {"degradation": Degradation("full", reasons)})
 
     # ---- facts and summaries
 

@@ -32,6 +32,8 @@ GOLD_TURNS_MAX = 100
 NOTE_CHARACTERS_MAX = 4_096
 PAGE_GOLDEN_DEFAULT, PAGE_GOLDEN_MAX = 100, 1_000
 
+LOCALE_PATTERN = r"^[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*(?:\.[A-Za-z0-9-]{1,16})?$"
+
 Id = Annotated[
     str,
     Meta(
@@ -135,6 +137,16 @@ class SearchIn(Body):
     min_receipt: ReceiptText | None = None
     deadline_ms: Deadline | None = None
     explain: bool = False
+
+
+class ExpandIn(Body):
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)]
+    now: Time
+    tz: Annotated[Name, Meta(description="IANA time zone; default: the offset of now")] | None = None
+    locale: (
+        Annotated[str, Meta(max_length=64, pattern=LOCALE_PATTERN, description="like en-GB or zh-Hant-HK")] | None
+    ) = None
+    history: Annotated[list[TurnIn], Meta(max_length=TURNS_A_CALL_MAX)] | None = None
 
 
 class ContextIn(Body):

@@ -13,7 +13,7 @@ from serve_app.api.times import format_time
 from serve_app.backup.runner import Shown
 from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
-from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
+from serve_app.core import Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
 from serve_app.memory.relevance import Relevances
 from serve_app.records import Erasure
@@ -337,3 +337,14 @@ def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
         shown |= {"copied_bytes": progress.copied_bytes, "planned_bytes": progress.planned_bytes}
         shown |= {"shards": progress.shards, "error": progress.error}
     return shown
+
+
+def shown_query(rewritten: str, keywords: Sequence[str], window: TimeWindow | None) -> dict[str, Any]:
+    """What a query was taken for. The ends of its window have the offsets that hold there."""
+    ends = None
+    if window is not None:
+        ends = {
+            "start": None if window.start is None else window.start.isoformat(),
+            "end": None if window.end is None else window.end.isoformat(),
+        }
+    return {"rewritten": rewritten, "keywords": keywords, "time_window": ends}

@@ -30,12 +30,19 @@ from serve_app.errors import (
 from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, Retrieval, answer, retrieved_by
 from serve_app.memory.encoding import Encoding
-from serve_app.memory.expansion import resolved, stands_alone
-from serve_app.memory.reading import SessionLine, SessionPage
+from serve_app.memory.expansion import Understanding, Understood, by_rules, resolved, stands_alone
+from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
 from serve_app.memory.relevance import Relevance
-from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
+from serve_app.memory.requests import (
+    Appended,
+    ContextAnswer,
+    ContextRequest,
+    ExpandRequest,
+    SearchAnswer,
+    SearchRequest,
+)
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.searching import Size, found_in, mode_of, short
 from serve_app.memory.timing import Stages
@@ -99,6 +106,7 @@ class Memory:
         policies: Policies,
         user_turns: int | None,
         retrievals: Retrievals,
+        understanding: Understanding,
         second: SecondStage,
         relevance: Relevance,
     ) -> None:
@@ -116,6 +124,7 @@ class Memory:
         self._policies = policies
         self._user_turns = user_turns
         self._retrievals = retrievals
+        self._understanding = understanding
         self._second = second
         self._redacting = Redacting(policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
@@ -259,17 +268,35 @@ class Memory:
 
     # ---- search
 
+    async def expand(self, tenant: str, request: ExpandRequest) -> tuple[Understood, tuple[str, ...]]:
+        """What a query says beyond its words, and why it may be less than could be known."""
+        said = living(request.history, self._effective(request.now))
+        found = by_rules(request.query, said, request.asked, request.now)
+        return await self._understanding.refined(tenant, request.query, found, request.asked, request.now)
+
+    async def _understood(
+        self, shard: Shard, owner: Owner, request: SearchRequest, expiry: int
+    ) -> tuple[Understood, tuple[str, ...]]:
+        instant = self._clock() if request.now is None else request.now
+        if stands_alone(request):
+            found = by_rules(request.query, (), request.asked, instant)
+        else:
+            size = Size(request.characters, 0)
+            found = await self._read(shard, owner, size, resolved, shard, owner.key, request, instant, expiry)
+        return await self._understanding.refined(
+            owner.tenant, request.query, found, request.asked, instant, request.deadline_s
+        )
+
     async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
         """Resolve the query, embed it, search hot then warm, rank."""
         started = time.monotonic()
         deadline = None if request.deadline_s is None else started + request.deadline_s
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
+        understood, doubts = await self._understood(shard, owner, request, now)
+        query = understood.query
+        stages.mark("expand")
         size = Size(request.characters, request.k, request.filters.heavy, request.reranked)
-        query = request.query
-        if not stands_alone(request):
-            query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
-            stages.mark("expand")
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
         encoded, reasons = await self._encoded(query, False, started, request.deadline_s) if wanted else (None, ())
@@ -281,6 +308,9 @@ class Memory:
             now=now,
             filters=request.filters,
             tiers=request.tiers,
+            window=understood.window,
+            drawn_from=understood.drawn_from,
+            said=understood.said,
             work=Work(deadline),
             rerank=request.reranked and encoded is not None,
             late=self._second.late,
@@ -288,17 +318,18 @@ class Memory:
             deadline=deadline,
             explain=request.explain,
         )
-        asked = (request, question, encoded, self._second, stages)
+        asked = (question, encoded, self._second, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it
-            found, answer, words = await self._in_pool(found_in, shard, owner.key, *asked)
+            found, answer = await self._in_pool(found_in, shard, owner.key, *asked)
         else:
-            found, answer, words = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
+            found, answer = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
-        degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
+        degradation = Degradation("full", (*doubts, *reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found, query, words, degradation, receipt, answer.explained)
+        words, window = understood.keywords, understood.window
+        return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained)
 
     async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None

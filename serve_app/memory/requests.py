@@ -9,7 +9,7 @@ import msgspec
 
 from serve_app.context.inputs import Format
 from serve_app.context.window import Context
-from serve_app.core import Degradation, Mode, Receipt, Tier, Turn
+from serve_app.core import Degradation, Mode, Receipt, Tier, TimeWindow, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import Explained, Found
 from serve_app.retrieve.statements import Result
@@ -28,6 +28,21 @@ class Appended(msgspec.Struct, frozen=True):
     indexed: bool | None = None
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """When and where a query was asked, which decides what "yesterday" is: an IANA zone, or the offset of `now`."""
+
+    offset_minutes: int = 0
+    tz: str | None = None
+    locale: str | None = None
+
+
+class ExpandRequest(msgspec.Struct, frozen=True):
+    query: str
+    now: int
+    asked: Asked = Asked()
+    history: tuple[Turn, ...] = ()
+
+
 class SearchRequest(msgspec.Struct, frozen=True):
     query: str
     k: int
@@ -36,6 +51,7 @@ class SearchRequest(msgspec.Struct, frozen=True):
     filters: Filters = Filters()
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     history: tuple[Turn, ...] = ()
+    asked: Asked = Asked()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
     rerank: bool = True
@@ -58,6 +74,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     found: list[Result]
     rewritten: str
     keywords: list[str]
+    window: TimeWindow | None
     degradation: Degradation
     receipt: Receipt
     explained: Explained | None = None
@@ -121,6 +138,8 @@ class ShardStats(msgspec.Struct, frozen=True):
     table_versions: int | None
     owners_in_memory: int
     turns_in_memory: int
+    turns_archived: int
+    """Turns of large users that their searches find without the tables."""
     queue: int
     damage: list[str]
     behind_s: float | None = None

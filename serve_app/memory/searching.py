@@ -9,12 +9,10 @@ import msgspec
 
 from serve_app.core import Mode
 from serve_app.memory import reading
-from serve_app.memory.expansion import said_before
 from serve_app.memory.requests import SearchRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.cold import cold_turns
-from serve_app.retrieve.expand import keywords
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.search import search
@@ -59,29 +57,25 @@ def short(block: Block) -> bool:
 def found_in(
     shard: Shard,
     owner: str,
-    request: SearchRequest,
     question: Question,
     encoded: EncodedQuery | None,
     second: SecondStage,
     stages: Stages,
-) -> tuple[list[Result], Answer, list[str]]:
-    """What answers the question, the turns among it, and the keywords of the query as it was said."""
+) -> tuple[list[Result], Answer]:
+    """What answers the question, and the turns among it."""
     stages.mark("queue")
     loaded, kinds = not shard.holds(owner), question.filters.kinds
     block, lacking = shard.block_or_tail(owner)
     answer = Answer([])
-    if question.rerank:
-        question = msgspec.structs.replace(question, said=said_before(block, request, question.now))
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        unfolded = partial(reading.unfolded, shard)
-        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second)
+        unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second, archive)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
-    words = keywords(request.query)
     stages.mark_two("search", "rerank", answer.second_s)
-    return found, answer, words
+    return found, answer
 
 
 def mode_of(request: SearchRequest, lacks_vector: bool) -> Mode:

@@ -14,7 +14,7 @@ from serve_app.core import Turn
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
 from serve_app.retrieve.found import UNKNOWN, Found, found_of
-from serve_app.retrieve.fuse import Evidence, date_match, rank, speaker_match
+from serve_app.retrieve.fuse import Evidence, date_match, moment_match, rank, speaker_match
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, clues_of
 from serve_app.stores.block import Block
@@ -37,7 +37,7 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
         dense = None if encoded is None else block.dense(encoded.version, encoded.vector, n, question.as_of)
-        evidence = _evidence(block, question.query, n, eligible, dense)
+        evidence = _evidence(block, question, n, eligible, dense)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
         clues = clues_of(block, question, encoded, evidence, ranking) if question.rerank else None
@@ -77,9 +77,9 @@ def _newest(block: Block, eligible: NDArray[np.bool_], k: int, now: int) -> Hot:
 
 
 def _evidence(
-    block: Block, query: str, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
+    block: Block, question: Question, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
 ) -> Evidence:
-    terms, named = _read(query)
+    terms, named = read_words(question.query)
     own, window = block.columns.lexical.scores(terms.wanted, n)
     links = block.columns.lexical.links(n)
     return Evidence(
@@ -92,7 +92,18 @@ def _evidence(
         code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
         speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
         date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
+        echo=_echo(block, question.drawn_from, n),
+        moment=None if question.window is None else moment_match(question.window, block.columns.times(n)),
     )
+
+
+def _echo(block: Block, drawn_from: frozenset[int], n: int) -> NDArray[np.float32] | None:
+    if not drawn_from:
+        return None
+    echo = np.zeros(n, np.float32)
+    ordinals = [block.columns.ordinal(seq) for seq in drawn_from if seq in block.turns]
+    echo[[ordinal for ordinal in ordinals if ordinal < n]] = 1
+    return echo
 
 
 @lru_cache(maxsize=QUERIES_REMEMBERED)
@@ -100,7 +111,7 @@ def _read_once(query: str) -> tuple[QueryTerms, NamedDate]:
     return read_query(query), named_date(query)
 
 
-def _read(query: str) -> tuple[QueryTerms, NamedDate]:
+def read_words(query: str) -> tuple[QueryTerms, NamedDate]:
     """What the words of a query are: of a short one it is remembered for who asks the same again."""
     read = _read_once if len(query) <= QUERY_CHARACTERS_REMEMBERED else _read_once.__wrapped__
     return read(query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from serve_app.core import Mode, Tier, Turn
+from serve_app.core import Mode, Tier, TimeWindow, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import FusionWeights
 from serve_app.retrieve.work import Work
@@ -25,6 +25,10 @@ class Question(msgspec.Struct, frozen=True):
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     weights: FusionWeights = FusionWeights()
     work: Work = msgspec.field(default_factory=Work)
+    window: TimeWindow | None = None
+    """When what is asked for was, where the query says so."""
+    drawn_from: frozenset[int] = frozenset()
+    """Seqs of the turns that the query's rewrite took words from: they are like it whatever it asks."""
     resembling: bool = False
     """Whether filters only limit what resembles the query, instead of letting every match through in every mode."""
 

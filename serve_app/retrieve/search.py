@@ -17,11 +17,13 @@ from serve_app.ports import EncodedQuery
 from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.found import Answer, Explained, Found
 from serve_app.retrieve.hot import hot_turns
+from serve_app.retrieve.large import large_turns
 from serve_app.retrieve.merge import merged
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import Ordered, SecondStage
 from serve_app.retrieve.shortlist import Clues, Hot
 from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, token_reader, warm_turns
+from serve_app.stores.archive import Archive
 from serve_app.stores.block import Block
 
 HOT: frozenset[Tier] = frozenset({"hot"})
@@ -41,16 +43,18 @@ def search(
     unfolded: Callable[[str], Unfolded] = all_folded,
     cold: Callable[[Block, Question], list[Turn]] = _none_cold,
     second: SecondStage | None = None,
+    archive: Archive | None = None,
 ) -> Answer:
     """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
 
     `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`; `second`
-    judges the best again where the question wants it.
+    judges the best again where the question wants it; `archive` is that of a large user, if there is one: it answers
+    instead of the table where it can.
     """
     if "cold" in question.tiers:
         first = _with_cold(block, question, encoded, table, older, unfolded, cold)
     else:
-        first = _hot_then_warm(block, question, encoded, table, older, unfolded)
+        first = _hot_then_warm(block, question, encoded, table, older, unfolded, archive)
     ordered = second.ordered(first.found, first.clues, question) if second else Ordered(first.found)
     return Answer(
         _with_paths(ordered.found[: question.k], question),
@@ -77,7 +81,12 @@ def _hot_then_warm(
     table: WarmTable,
     older: Older,
     unfolded: Callable[[str], Unfolded],
+    archive: Archive | None,
 ) -> _First:
+    read_tokens = token_reader(block, encoded, table)
+    large = None if archive is None else large_turns(block, question, encoded, archive, older, read_tokens)
+    if large is not None:
+        return _First(*large, BOTH)
     hot = hot_turns(block, question, encoded)
     if hot_answers(block, question, hot):
         return _First(hot.found, hot.clues, HOT)
@@ -85,7 +94,7 @@ def _hot_then_warm(
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
         return _First(hot.found, hot.clues, BOTH, (f"warm: {error.code}",))
-    return _First(*merged(hot, warm, question, encoded, token_reader(block, encoded, table)), BOTH)
+    return _First(*merged(hot, warm, question, encoded, read_tokens), BOTH)
 
 
 def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Turn
+from serve_app.core import TimeWindow, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.ports import TOKEN_DIMENSION, EncodedQuery, Tokens
 from serve_app.retrieve.found import UNKNOWN
@@ -66,8 +66,17 @@ def hot_answers(block: Block, question: Question, hot: Hot) -> bool:
         return True
     if question.filters.narrow or not question.query.strip():
         return False
+    if question.window is not None and _reaches_back(block, question.window):
+        return False
     close = sum(inner >= HOT_ANSWERS for inner in hot.inner)
     return close >= question.k and not _lacks_a_term(block, question.query)
+
+
+def _reaches_back(block: Block, window: TimeWindow) -> bool:
+    """Whether the window begins before the oldest resident turn was said: then others may lie in it."""
+    with block.lock:
+        oldest = min((turn.created_at for turn in block.turns.values()), default=None)
+    return oldest is None or window.bounds[0] < oldest
 
 
 def _lacks_a_term(block: Block, query: str) -> bool:

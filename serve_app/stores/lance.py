@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
-from serve_app.core import NEVER, EmbeddingVersion, Turn
+from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.owner_rows import HEAVY, LIGHT, packed_vectors, seqs_within, stored_owner
@@ -42,6 +42,7 @@ from serve_app.stores.rows import (
     vector_column,
 )
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
+from serve_app.stores.volume import PLACED
 from serve_app.stores.wanted import Wanted, best_turns
 from serve_app.stores.where import Where, before, either, every, of_either, of_kind, of_seqs, owned
 
@@ -189,6 +190,16 @@ class RecordTable(LanceTable):
         resident = resident_turns(len(seqs), resident_max)
         return int(seqs[-resident]) if len(seqs) > resident else 0
 
+    def span(self, owner: str, first: int, last: int) -> pa.Table:
+        """What a volume needs of the owner's turns between two seqs that are not cold, further chunks included."""
+        between = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(["turn", "chunk"]))
+        return self._scan_of(owner, self._holding(between), [*PLACED, *self.vector_columns().values()])
+
+    def vector_columns(self) -> dict[str, str]:
+        """Of each version the column that holds its vectors, as far as the table has it."""
+        named = {version: vector_column(version) for version in self._versions}
+        return {version: column for version, column in named.items() if column in self._columns()}
+
     def vector_rows(self, owner: str) -> set[tuple[str, int]]:
         """(version, key) of each vector in the owner's rows that is of its turn as it is. Reads no vectors."""
         where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
@@ -251,8 +262,9 @@ class RecordTable(LanceTable):
             return {}
         found: dict[int, bytes] = {}
         for part in parts(seqs, KEYS_A_SCAN):
-            where = every(of_kind("turn"), col("seq").isin(part), col("vector_rev") == col("rev"))
-            rows = self._scan_of(owner, self._holding(where), ["seq", name])
+            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
+            where = self._holding(every(keys, of_kind("turn"), col("vector_rev") == col("rev")))
+            rows = rows_of(self._scan(where, [OWNER, "seq", name]), owner)
             found |= {row["seq"]: row[name] for row in rows.to_pylist() if row[name]}
         return found
 

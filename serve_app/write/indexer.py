@@ -16,20 +16,18 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
-
-import numpy as np
 
 from serve_app.core import Turn
 from serve_app.errors import MemstrataError, Overloaded
-from serve_app.ports import Encodings, Tokens
+from serve_app.ports import Encodings
 from serve_app.records import Record, TurnPut, TurnVectors, VersionVectors
-from serve_app.stores.packing import pack_vectors, turn_text
-from serve_app.write.backlog import Backlog, Waiting
+from serve_app.stores.packing import turn_text
+from serve_app.write.backlog import Waiting
 from serve_app.write.commit import Outcome, ShardWriter
 from serve_app.write.derived import PutVectors
 from serve_app.write.meter import UNMETERED, Bound, Meter
+from serve_app.write.rounds import Embedded, Lane, Round
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -53,10 +51,6 @@ RETRY_AFTER_S = 1.0
 """Pause after a failed round."""
 
 
-TURN_TOKENS_MAX = 1_024
-"""Tokens of one turn, of its beginning, whose vectors are kept; its words are found wherever they stand."""
-
-
 class TurnEncoders(Protocol):
     """What the indexer needs of the encoders, each known by the name of its version."""
 
@@ -69,36 +63,6 @@ class TurnEncoders(Protocol):
     def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
         """With the vectors of the tokens, where the version gives them."""
         ...
-
-
-class Lane:
-    """A backlog, how many turns of it one round takes, and until when none are taken."""
-
-    def __init__(self, most: int) -> None:
-        self.backlog = Backlog()
-        self.most = most
-        self.rests_until = 0.0
-
-    def ready_in(self) -> float | None:
-        """Seconds; None where nothing waits."""
-        return max(0.0, self.rests_until - time.monotonic()) if len(self.backlog) else None
-
-
-class Embedded(NamedTuple):
-    """Turns of a round, by their place in it, that one version embeds: their pieces, whose vectors come in order."""
-
-    turns: dict[int, Turn]
-    pieces: list[list[str]]
-    encodings: Future[Encodings]
-
-
-@dataclass(eq=False)
-class Round:
-    """Turns of one lane that are being embedded together, under one version or several."""
-
-    lane: Lane
-    turns: list[tuple[Waiting, Turn]]
-    of_versions: dict[str, Embedded]
 
 
 class Recording(NamedTuple):
@@ -270,7 +234,7 @@ class Indexer:
         failed: set[int] = set()
         for version, asked in embedded.of_versions.items():
             try:
-                for place, vectors in zip(asked.turns, _of_each(asked), strict=True):
+                for place, vectors in zip(asked.turns, asked.of_each(), strict=True):
                     made[place][version] = vectors
             except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
                 failed.update(asked.turns)
@@ -366,20 +330,3 @@ def _wanting(waiting: Waiting) -> Turn | None:
 
 def _mixed(waiting: Waiting) -> bool:
     return waiting.writer.shard.block(waiting.owner).mixed
-
-
-def _of_each(embedded: Embedded) -> list[TurnVectors]:
-    """The vectors of each turn. Waits for the encoder, and raises what it raises."""
-    encodings = embedded.encodings.result()
-    found, at = [], 0
-    for turn, pieces in zip(embedded.turns.values(), embedded.pieces, strict=True):
-        end = at + len(pieces)
-        tokens = b"" if encodings.tokens is None else _token_bytes(encodings.tokens[at:end])
-        packed = pack_vectors(encodings.vectors[at:end])
-        found.append(TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed, tokens))
-        at = end
-    return found
-
-
-def _token_bytes(tokens: Sequence[Tokens]) -> bytes:
-    return np.concatenate(tokens)[:TURN_TOKENS_MAX].astype(np.int8).tobytes()
