@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
-ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date")
+ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "entity")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
 _OWN_SHARE: Final = 0.5
@@ -63,6 +63,7 @@ class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: float = 0.5
     speaker: float = 0.05
     date: float = 0.1
+    entity: float = 0.05
 
 
 class Evidence(NamedTuple):
@@ -84,6 +85,8 @@ class Evidence(NamedTuple):
     """1 where the query names the turn's speaker, else 0."""
     date: Floats | None = None
     """Share of the date in the query that is the turn's date, 0 to 1."""
+    entity: Floats | None = None
+    """Share of the entities that the query names that the turn names, too, 0 to 1."""
 
 
 class Ranking(NamedTuple):
@@ -170,6 +173,7 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         code=weights.code if lexical else 0.0,
         speaker=weights.speaker if lexical else 0.0,
         date=weights.date if lexical else 0.0,
+        entity=weights.entity if lexical else 0.0,
     )
 
 
@@ -183,6 +187,7 @@ def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
         ("code", evidence.code, weights.code),
         ("speaker", evidence.speaker, weights.speaker),
         ("date", evidence.date, weights.date),
+        ("entity", evidence.entity, weights.entity),
     )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
     lexical: dict[str, Floats] = bm25 | {arm: weight * felt for arm, felt, weight in boosts if felt is not None}

@@ -20,7 +20,9 @@ from serve_app.errors import StorageTrouble
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
+from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import Evidence, Ranking, date_match, rank, speaker_match
+from serve_app.retrieve.naming import entity_match, entity_match_of, named_in
 from serve_app.retrieve.question import Question
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import LexicalIndex
@@ -119,7 +121,13 @@ def search(
         warm = _warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
         return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH)
-    return Answer(_with_paths(_merged(hot, warm, question, encoded), question), asked=BOTH)
+    merged = _merged(hot, warm, question, encoded, entities=_named(block, question.query))
+    return Answer(_with_paths(merged, question), asked=BOTH)
+
+
+def _named(block: Block, query: str) -> tuple[str, ...]:
+    with block.lock:
+        return named_in(query, block.columns)
 
 
 def _with_paths(found: list[Found], question: Question) -> list[Found]:
@@ -160,7 +168,7 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
-    ranked = _merged(hot, warm, question, encoded, found)
+    ranked = _merged(hot, warm, question, encoded, found, _named(block, question.query))
     return Answer(_with_paths(ranked, question), tuple(reasons), frozenset(asked))
 
 
@@ -191,7 +199,7 @@ def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
     alive = block.columns.alive(n)
     if question.filters.narrow:
         admitted = np.zeros(n, np.bool_)
-        for turn in _within_session(block, question.filters.session):
+        for turn in _looked_at(block, question.filters, n):
             ordinal = block.columns.ordinal(turn.seq)
             if ordinal < n and question.filters.admit(turn, question.now, question.work):
                 admitted[ordinal] = True
@@ -200,6 +208,14 @@ def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
         if expires_at <= question.now and (ordinal := block.columns.ordinal(seq)) < n:
             alive[ordinal] = False
     return alive
+
+
+def _looked_at(block: Block, filters: Filters, n: int) -> list[Turn]:
+    """The turns that the filters may let through, as far as the block's indexes tell."""
+    if not filters.entities:
+        return _within_session(block, filters.session)
+    seqs = (block.columns.seqs[ordinal] for ordinal in block.columns.entities.holding_all(filters.entities, n))
+    return [block.turns[seq] for seq in seqs]
 
 
 def _within_session(block: Block, session: str | None) -> list[Turn]:
@@ -233,6 +249,7 @@ def _evidence(
         code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
         speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
         date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
+        entity=entity_match(named_in(query, block.columns), block.columns, n),
     )
 
 
@@ -317,6 +334,7 @@ def _merged(
     question: Question,
     encoded: EncodedQuery | None,
     cold: Sequence[Turn] = (),
+    entities: Sequence[str] = (),
 ) -> list[Found]:
     """All tiers ranked together, by statistics over all of them."""
     tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found}
@@ -342,6 +360,7 @@ def _merged(
         dense=None if encoded is None else _known_dense(ordered, hot, warm),
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
+        entity=entity_match_of(entities, ordered),
     )
     ranking = rank(evidence, question.mode, question.k, question.weights, exhaustive=question.exhaustive)
     chosen = [ordered[ordinal] for ordinal in ranking.ordinals.tolist()]

@@ -89,7 +89,8 @@ class RecordTable(LanceTable):
         """
         now = time.time_ns() // 1000
         values = {"tier": HOT, "arrived_at": now, "expires_at": 0}
-        return {name: f"cast({value} as bigint)" for name, value in values.items()}
+        integers = {name: f"cast({value} as bigint)" for name, value in values.items()}
+        return integers | {"entities": "cast(null as string)"}
 
     def _holding(self, where: Where) -> Where:
         return every(where, col("tier") < lit(COLD))
@@ -253,6 +254,11 @@ class RecordTable(LanceTable):
         bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Erasure) for body in bodies]
 
+    def named(self, owner: str) -> pa.Table:
+        """What each of the owner's turns names that is not cold: seq, rev, expires_at, entities; in no order."""
+        where = self._holding(every(owned(owner), of_kind("turn")))
+        return self._scan_of(owner, where, ["seq", "rev", "expires_at", "entities"])
+
     # ---- tiers
 
     def whole(self, owner: str, seqs: Sequence[int]) -> list[Row]:
@@ -332,7 +338,7 @@ class RecordTable(LanceTable):
 
 def _schema(vector: str, dimension: int) -> pa.Schema:
     integers = ["row", "rev", "seq", "created_at", "arrived_at", "expires_at", "tier", "vector_rev", "vector_seq"]
-    texts = ["kind", "owner", "session", "id", "terms"]
+    texts = ["kind", "owner", "session", "id", "terms", "entities"]
     return pa.schema(
         [(name, pa.int64()) for name in integers]
         + [(name, pa.string()) for name in texts]

@@ -15,7 +15,7 @@ from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors
 LIGHT = ("row", "kind", "seq", "session", "id", "created_at", "tier")
 """Columns that tell what an owner has; those of every row of the owner are read."""
 
-HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "terms", "body")
+HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "terms", "entities", "body")
 """Columns that hold content, beside the vectors; those of the newest turns, of facts and of summaries are read."""
 
 _turns = msgspec.msgpack.Decoder(Turn)
@@ -42,6 +42,7 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str, cold
     return StoredOwner(
         index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
+        entities=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["entities"].to_pylist()),
         terms=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["terms"].to_pylist()),
         vectors=tuple(_vectors(resident, vector)),
         facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
