@@ -37,7 +37,12 @@ _WRITTEN: Final = re.compile(
     rf"|(?P<m3>{_MONTH})\b\.?,?\s+(?:(?:of|de|del)\s+)?(?P<y3>(?:19|20)\d\d))\b",
     re.I,
 )
-_ISO: Final = re.compile(r"(?<![\w.-])(?P<y>(?:19|20)\d\d)([-/.])(?P<m>[01]?\d)\2(?P<d>[0-3]?\d)(?=T\d|(?![\w-]|\.\d))")
+_ISO: Final = re.compile(
+    r"(?<![\w.-])(?P<y>(?:19|20)\d\d)([-/.])(?P<m>[01]?\d)\2(?P<d>[0-3]?\d)"
+    r"(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])|(?![\w-]|\.\d))"
+)
+"""With the time of day that may follow: that is no code."""
+
 _SLASHED: Final = re.compile(r"(?<![\w./-])(?P<a>[0-3]?\d)/(?P<b>[0-3]?\d)(?:/(?P<y>(?:19|20)?\d\d))?(?![\w/-]|\.\d)")
 _HAN: Final = re.compile(
     r"(?:(?P<y>(?:19|20)\d\d|[〇零一二三四五六七八九]{4})\s?年\s?)?(?P<m>[01]?\d|[一二三四五六七八九十]{1,2})\s?月\s?"

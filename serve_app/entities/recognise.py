@@ -44,8 +44,10 @@ def in_turn(turn: Turn) -> tuple[Entity, ...]:
 
 def named_of(turn: Turn, keys: Iterable[str]) -> set[str]:
     """Which of these a turn names: as `in_turn` would say, without looking for what surely does not stand there."""
-    said = folded("\n".join((turn.content, (turn.data or b"").decode(), turn.speaker or "")))
-    possible = {key for key in keys if key in said or _DATE_KEY.fullmatch(key)}
+    data = turn.data or b""
+    said = folded("\n".join((turn.content, data.decode(), turn.speaker or "")))
+    escaped = b"\\" in data  # what stands in them is written otherwise
+    possible = {key for key in keys if escaped or key in said or _DATE_KEY.fullmatch(key)}
     return possible and possible & {one.key for one in in_turn(turn)}
 
 
