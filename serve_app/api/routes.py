@@ -142,11 +142,14 @@ class Routes:
         answer = await self._memory.search(owner, asked, stages)
         many = len(answer.found) > FOUND_SHOWN_AT_ONCE
         results = await _off_the_loop_if(many, partial(showing.shown_results, explain=body.explain), answer.found)
+        asked_for: dict[str, Any] = {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None}
+        if body.explain:
+            asked_for["entities"] = answer.entities
         stages.mark("render")
         return json_response(
             {
                 "results": results,
-                "query": {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None},
+                "query": asked_for,
                 "degradation": answer.degradation,
                 "receipt": str(answer.receipt),
                 "timings_ms": stages.finish(),

@@ -13,13 +13,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from serve_app.core import Turn
 from serve_app.entities.recognise import in_turn
 from serve_app.entities.values import CLASSES, Entity, EntityClass, key_of
 from serve_app.errors import InvalidRequest
 from serve_app.stores.block import Block
-from serve_app.stores.entity_rows import unpacked
+from serve_app.stores.entity_rows import Named, each_named, known
 from serve_app.stores.parts import parts
 from serve_app.write.shard import Shard
 
@@ -64,17 +66,29 @@ class EntityPage(msgspec.Struct, frozen=True):
 class Tally:
     """Counts of one entity while the turns are gone through in any order."""
 
-    __slots__ = ("classes", "count", "first", "last")
+    __slots__ = ("_unsettled", "classes", "count", "first", "last")
 
     def __init__(self) -> None:
         self.classes: Counter[EntityClass] = Counter()
         self.count = 0
         self.first, self.last = 2**63 - 1, -1
+        self._unsettled: list[NDArray[np.int64]] = []
 
-    def take(self, seqs: Sequence[int]) -> None:
-        """Some turns, oldest first."""
-        self.count += len(seqs)
+    def take(self, seqs: Sequence[int], count: int | None = None) -> None:
+        """Some turns, oldest first; `count`: how many they are where only the first and the last are given."""
+        self.count += len(seqs) if count is None else count
         self.first, self.last = min(self.first, seqs[0]), max(self.last, seqs[-1])
+
+    def take_all(self, named: Named) -> None:
+        """Those of one class; a turn may come by several, and is counted once by `settle`."""
+        self.classes[named.kind] += len(named.seqs)
+        self._unsettled.append(named.seqs)
+
+    def settle(self) -> None:
+        if self._unsettled:
+            seqs = self._unsettled[0] if len(self._unsettled) == 1 else np.unique(np.concatenate(self._unsettled))
+            self._unsettled = []
+            self.take((int(seqs[0]), int(seqs[-1])), len(seqs))
 
     @property
     def kind(self) -> EntityClass:
@@ -160,14 +174,13 @@ def _count_elsewhere(shard: Shard, owner: str, seqs: set[int], now: int, tallies
     rows = shard.table.named(owner)
     unfolded = shard.unfolded_of(owner)
     held, ends = np.asarray(rows["seq"]), np.asarray(rows["expires_at"])
-    certain = np.isin(held, list(seqs - unfolded)) & ((ends == 0) | (ends > now))
-    told: set[int] = set()
-    for place in np.flatnonzero(certain).tolist():
-        if (entities := unpacked(rows["entities"][place].as_py())) is not None:
-            seq = int(held[place])
-            told.add(seq)
-            _count(seq, entities, tallies)
-    for part in parts(sorted(seqs - told), READ_AT_ONCE):
+    certain = np.isin(held, list(seqs - unfolded)) & ((ends == 0) | (ends > now)) & known(rows["entities"])
+    told = rows.filter(pa.array(certain))
+    for one in each_named(held[certain], told["entities"]):
+        tallies.setdefault(one.key, Tally()).take_all(one)
+    for tally in tallies.values():
+        tally.settle()
+    for part in parts(sorted(seqs.difference(held[certain].tolist())), READ_AT_ONCE):
         for turn in _living(shard.turns(owner, part), now):
             _count(turn.seq, in_turn(turn), tallies)
 

@@ -300,7 +300,7 @@ class Memory:
         degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found, query, words, degradation, receipt)
+        return SearchAnswer(found, query, words, degradation, receipt, answer.named)
 
     async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None

@@ -51,6 +51,8 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     keywords: list[str]
     degradation: Degradation
     receipt: Receipt
+    entities: tuple[str, ...] = ()
+    """The keys of those that the query names."""
 
 
 class AsOf(msgspec.Struct, frozen=True):

@@ -32,6 +32,10 @@ SIGNS_A_NAME: Final = 6
 
 ENTITIES_A_QUERY_MAX: Final = 16
 
+TURNS_A_MENTION: Final = 20
+TURNS_FEW: Final = 3
+"""An entity that more turns name than one in so many, and than these few, does not help to tell them apart."""
+
 QUERIES_REMEMBERED: Final = 2_048
 
 
@@ -52,10 +56,18 @@ def named_in(query: str, columns: Columns) -> tuple[str, ...]:
 
 
 def entity_match(keys: Sequence[str], columns: Columns, n: int) -> NDArray[np.float32] | None:
-    """Share of these that each of the first n turns names, 0 to 1; None where no turn names any."""
-    if not any(key in columns.entities for key in keys):
+    """Share of these that each of the first n turns names, 0 to 1; None where no turn names any.
+
+    What many turns name tells none of them from the others, and is named by none here.
+    """
+    named = [ordinals for key in keys if (ordinals := columns.entities.ordinals(key, n))]
+    rare = [ordinals for ordinals in named if len(ordinals) <= max(TURNS_FEW, n // TURNS_A_MENTION)]
+    if not rare:
         return None
-    return columns.entities.shares(keys, n)
+    found = np.zeros(n, np.float32)
+    for ordinals in rare:
+        found[ordinals] += 1
+    return found / np.float32(len(keys))
 
 
 def entity_match_of(keys: Sequence[str], turns: Sequence[Turn]) -> NDArray[np.float32] | None:

@@ -6,7 +6,7 @@ Plain functions on a block (its lock is taken here); who calls them decides on w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -72,12 +72,16 @@ class Answer(msgspec.Struct, frozen=True):
     """The tiers that were looked into."""
     loaded: bool = False
     """The owner's memory had to be loaded from the tables for it."""
+    named: tuple[str, ...] = ()
+    """The keys of the entities that the query names."""
 
 
 class WarmTable(Protocol):
-    """What search asks of the warm tables. Both may raise StorageTrouble."""
+    """What search asks of the warm tables. Each may raise StorageTrouble."""
 
     def nearest(self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
+
+    def not_naming(self, owner: str, keys: Collection[str]) -> set[int]: ...
 
     def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
 
@@ -116,13 +120,12 @@ def search(
         return _with_cold(block, question, encoded, table, older, unfolded, cold)
     hot = _hot(block, question, encoded)
     if _hot_answers(block, question, hot):
-        return Answer(_with_paths(hot.found[: question.k], question))
+        return Answer(_with_paths(hot.found[: question.k], question), named=hot.named)
     try:
         warm = _warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
-        return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH)
-    merged = _merged(hot, warm, question, encoded, entities=_named(block, question.query))
-    return Answer(_with_paths(merged, question), asked=BOTH)
+        return Answer(_with_paths(hot.found[: question.k], question), (f"warm: {error.code}",), BOTH, named=hot.named)
+    return Answer(_with_paths(_merged(hot, warm, question, encoded), question), asked=BOTH, named=hot.named)
 
 
 def _named(block: Block, query: str) -> tuple[str, ...]:
@@ -148,7 +151,7 @@ def _with_cold(
 ) -> Answer:
     """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
     others = question.tiers - {"cold"}
-    hot, warm, reasons = _Hot([], []), [], []
+    hot, warm, reasons = _Hot([], [], _named(block, question.query)), [], []
     asked: set[Tier] = {"cold"}
     if others:
         asked.add("hot")
@@ -168,15 +171,16 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
-    ranked = _merged(hot, warm, question, encoded, found, _named(block, question.query))
-    return Answer(_with_paths(ranked, question), tuple(reasons), frozenset(asked))
+    ranked = _merged(hot, warm, question, encoded, found)
+    return Answer(_with_paths(ranked, question), tuple(reasons), frozenset(asked), named=hot.named)
 
 
 class _Hot(NamedTuple):
-    """The block's own best, and their inner products with the query (NaN where not known)."""
+    """The block's own best, their inner products with the query (NaN where not known), and whom that names."""
 
     found: list[Found]
     inner: list[float]
+    named: tuple[str, ...] = ()
 
 
 def _hot(block: Block, question: Question, encoded: EncodedQuery | None) -> _Hot:
@@ -187,11 +191,12 @@ def _hot(block: Block, question: Question, encoded: EncodedQuery | None) -> _Hot
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
         dense = None if encoded is None else block.dense(encoded.vector, n, question.as_of)
-        evidence = _evidence(block, question.query, n, eligible, dense)
+        named = named_in(question.query, block.columns)
+        evidence = _evidence(block, question.query, n, eligible, dense, named)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
     inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
-    return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner)
+    return _Hot(_found(turns, ranking, ["hot"] * len(turns)), inner, named)
 
 
 def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
@@ -234,7 +239,12 @@ def _newest(block: Block, eligible: NDArray[np.bool_], k: int, now: int) -> _Hot
 
 
 def _evidence(
-    block: Block, query: str, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
+    block: Block,
+    query: str,
+    n: int,
+    eligible: NDArray[np.bool_],
+    dense: NDArray[np.float32] | None,
+    entities: Sequence[str],
 ) -> Evidence:
     terms, named = _read(query)
     own, window = block.columns.lexical.scores(terms.wanted, n)
@@ -249,7 +259,7 @@ def _evidence(
         code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
         speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
         date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
-        entity=entity_match(named_in(query, block.columns), block.columns, n),
+        entity=entity_match(entities, block.columns, n),
     )
 
 
@@ -298,7 +308,10 @@ def _warm_turns(
 ) -> list[tuple[Turn, float]]:
     """Turns that are not resident, with their inner product (NaN where it is not known)."""
     if question.filters.narrow or not question.query.strip():
-        turns = older(block.key, _not_resident(block, question.filters.session))
+        seqs = _not_resident(block, question.filters.session)
+        if seqs and question.filters.entities:
+            seqs = _possible(block.key, seqs, question.filters.entities, table, unfolded)
+        turns = older(block.key, seqs)
         return [(turn.at(question.now), UNKNOWN) for turn in turns if _admitted(block, question, turn)]
     tail, k = unfolded(block.key), max(question.k, WARM_CANDIDATES)
     wanted = _wanted(block, question, tail.moved)
@@ -308,6 +321,15 @@ def _warm_turns(
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
     pairs = (found | latest).values()
     return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
+
+
+def _possible(
+    owner: str, seqs: list[int], entities: Collection[str], table: WarmTable, unfolded: Callable[[str], Unfolded]
+) -> list[int]:
+    """Those of these turns that may name the entities: the table tells of most, but not of their latest edits."""
+    latest = unfolded(owner).turns  # looked at first: what is folded meanwhile is in the table
+    lacking = table.not_naming(owner, entities)
+    return [seq for seq in seqs if seq in latest or seq not in lacking]
 
 
 def _wanted(block: Block, question: Question, moved: Sequence[int]) -> Wanted:
@@ -334,7 +356,6 @@ def _merged(
     question: Question,
     encoded: EncodedQuery | None,
     cold: Sequence[Turn] = (),
-    entities: Sequence[str] = (),
 ) -> list[Found]:
     """All tiers ranked together, by statistics over all of them."""
     tiers: dict[int, Tier] = {found.turn.seq: "hot" for found in hot.found}
@@ -360,7 +381,7 @@ def _merged(
         dense=None if encoded is None else _known_dense(ordered, hot, warm),
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
-        entity=entity_match_of(entities, ordered),
+        entity=entity_match_of(hot.named, ordered),
     )
     ranking = rank(evidence, question.mode, question.k, question.weights, exhaustive=question.exhaustive)
     chosen = [ordered[ordinal] for ordinal in ranking.ordinals.tolist()]

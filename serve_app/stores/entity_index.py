@@ -12,9 +12,6 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from serve_app.entities.values import CLASSES, Entity, EntityClass
 
 _CLASS_BITS: Final = 4
@@ -86,13 +83,6 @@ class EntityIndex:
         """The turns before ordinal n that name every one of these, oldest first."""
         held = [set(self.ordinals(key, n)) for key in keys]
         return sorted(set.intersection(*held)) if held else []
-
-    def shares(self, keys: Sequence[str], n: int) -> NDArray[np.float32]:
-        """Share of the distinct `keys` that each turn names, 0 to 1. Shape (n,)."""
-        counts = np.zeros(n, np.float32)
-        for key in keys:
-            counts[self.ordinals(key, n)] += 1
-        return counts / np.float32(max(1, len(keys)))
 
     def mentions(self) -> Iterator[tuple[str, list[tuple[int, EntityClass]]]]:
         """Every entity with the ordinals of the turns that name it, oldest first, and its class in each."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from serve_app.core import NEVER, EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
+from serve_app.stores.entity_rows import surely_not
 from serve_app.stores.owner_rows import HEAVY, LIGHT, seqs_within, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
@@ -258,6 +259,11 @@ class RecordTable(LanceTable):
         """What each of the owner's turns names that is not cold: seq, rev, expires_at, entities; in no order."""
         where = self._holding(every(owned(owner), of_kind("turn")))
         return self._scan_of(owner, where, ["seq", "rev", "expires_at", "entities"])
+
+    def not_naming(self, owner: str, keys: Collection[str]) -> set[int]:
+        """Seqs of the owner's turns that surely do not name all of these entities, as this table knows the turns."""
+        rows = self.named(owner)
+        return set(np.asarray(rows["seq"])[surely_not(rows["entities"], keys)].tolist())
 
     # ---- tiers
 

@@ -24,7 +24,10 @@ from serve_app.entities.values import CLASSES, folded, key_of
 RECOGNISED = [
     ("Met Alice in Paris yesterday.", {"Alice": "name", "Paris": "place"}),
     ("Alice moved to Berlin.", {"Alice": "name", "Berlin": "place"}),
-    ("I saw Dr. Jane O'Brien and Mr Smith at Acme Corp", {"Jane O'Brien": "person", "Smith": "person", "Acme Corp": "organisation"}),
+    (
+        "I saw Dr. Jane O'Brien and Mr Smith at Acme Corp",
+        {"Jane O'Brien": "person", "Smith": "person", "Acme Corp": "organisation"},
+    ),
     ("Hey Caroline! My cousin Priya is here.", {"Caroline": "person", "Priya": "person"}),
     ("New York is loud, Los Angeles is far", {"New York": "place", "Los Angeles": "place"}),
     ("The University of Oxford replied to us", {"University of Oxford": "organisation"}),
@@ -32,19 +35,31 @@ RECOGNISED = [
     ("Bought an iPhone 15 Pro and a Galaxy S24", {"iPhone 15 Pro": "product", "Galaxy S24": "product"}),
     ('I read "The Left Hand of Darkness" twice', {"The Left Hand of Darkness": "product"}),
     ("Melanie's kids like it", {"Melanie": "name"}),
-    ("It shows ZX-81Q, v1.2.3, E07 and labels_v7.xlsm", {"ZX-81Q": "code", "v1.2.3": "code", "E07": "code", "labels_v7.xlsm": "code"}),
+    (
+        "It shows ZX-81Q, v1.2.3, E07 and labels_v7.xlsm",
+        {"ZX-81Q": "code", "v1.2.3": "code", "E07": "code", "labels_v7.xlsm": "code"},
+    ),
     ("My order 12345 and invoice INV-20394", {"12345": "order", "INV-20394": "order"}),
     ("Order #A-5519-03; tracking number: SF1234567890", {"A-5519-03": "order", "SF1234567890": "order"}),
     ('{"order_id": "YJ24060188317"}', {"YJ24060188317": "order"}),
-    ("订单号：SH20240511-88，王老师和李明先生去上海市看《三体》", {"SH20240511-88": "order", "王老师": "person", "李明": "person", "上海市": "place", "三体": "product"}),
-    ("我在杭州市滨江区映溪路88弄，我叫李雷。", {"杭州市": "place", "滨江区": "place", "映溪路": "place", "李雷": "person"}),
+    (
+        "订单号：SH20240511-88，王老师和李明先生去上海市看《三体》",
+        {"SH20240511-88": "order", "王老师": "person", "李明": "person", "上海市": "place", "三体": "product"},
+    ),
+    (
+        "我在杭州市滨江区映溪路88弄，我叫李雷。",
+        {"杭州市": "place", "滨江区": "place", "映溪路": "place", "李雷": "person"},
+    ),
     ("訂單編號 8841032，陳小姐住台北", {"8841032": "order", "陳小姐": "person", "台北": "place"}),
     ("她在腾讯科技公司上班，去过北京", {"腾讯科技公司": "organisation", "北京": "place"}),
     ("田中さんは東京駅にいます", {"田中": "person", "東京駅": "place"}),
     ("注文番号は JP-99120 です", {"JP-99120": "order"}),
     ("Fui a Madrid con mi hermano Carlos; pedido 88231", {"Madrid": "place", "Carlos": "person", "88231": "order"}),
-    ("Write to bob@example.com or see https://x.org/a?b=1.", {"bob@example.com": "email", "https://x.org/a?b=1": "url"}),
-]  # fmt: skip
+    (
+        "Write to bob@example.com or see https://x.org/a?b=1.",
+        {"bob@example.com": "email", "https://x.org/a?b=1": "url"},
+    ),
+]
 
 DATED = [
     ("on 2023-05-08", "2023-05-08"),
@@ -137,17 +152,38 @@ def test_who_speaks_is_named_and_a_role_is_not() -> None:
 
 
 def test_a_name_is_the_same_in_any_case_width_and_with_or_without_its_joiners() -> None:
-    for one, other in [("ZX-81Q", "zx81q"), ("Ｐａｒｉｓ", "paris"), ("Jean-Paul", "JEAN PAUL"), ("O’Brien", "o'brien"),
-                       ("José", "jose"), ("J. R. Smith", "J R Smith"), ("8 May 2023", "2023年5月8日")]:  # fmt: skip
+    for one, other in [
+        ("ZX-81Q", "zx81q"),
+        ("Ｐａｒｉｓ", "paris"),
+        ("Jean-Paul", "JEAN PAUL"),
+        ("O’Brien", "o'brien"),
+        ("José", "jose"),
+        ("J. R. Smith", "J R Smith"),
+        ("8 May 2023", "2023年5月8日"),
+    ]:
         assert key_named(one) == key_named(other) != ""
     assert key_named("v1.2.3") != key_named("v1.23")
     assert key_named(" -- ") == ""
 
 
 alphabet = st.sampled_from(
-    [*"aB1 -_.,/:'’\"“”《》[](){}@#&$\n\x00\x01王老师先生市さん月日号年二十Éßǅ\u0301İ", "Alice", "Dr. ", "order ", "订单号",
-     "https://", "May ", "2023", "in ", "St. ", " of the ", "iPhone ", "15 Pro", "x@y.zz"]
-)  # fmt: skip
+    [
+        *"aB1 -_.,/:'’\"“”《》[](){}@#&$\n\x00\x01王老师先生市さん月日号年二十Éßǅ\u0301İ",
+        "Alice",
+        "Dr. ",
+        "order ",
+        "订单号",
+        "https://",
+        "May ",
+        "2023",
+        "in ",
+        "St. ",
+        " of the ",
+        "iPhone ",
+        "15 Pro",
+        "x@y.zz",
+    ]
+)
 texts = st.lists(alphabet, max_size=40).map("".join) | st.text(max_size=80)
 
 
@@ -174,8 +210,41 @@ def test_looking_for_some_keys_is_recognising_all(text: str, other: str, speaker
     assert named_of(held, wanted) == keys & wanted
 
 
-HOSTILE = ["a", "A", "A ", "A. ", "Ab of the ", "1-", "1/2/", "王", "王老师", "《", '"A ', '"', "[a", "x@", "a.b@c.", "www.", "-.", "order ",
-           "order #", "May 1 ", "二十", "月", "さん", "ァ", "株式会社", "a_1.", "iP", "I'm ", "Mr. ", "\x00", "Ab's ", "市", "{\"id\":"]  # fmt: skip
+HOSTILE = [
+    "a",
+    "A",
+    "A ",
+    "A. ",
+    "Ab of the ",
+    "1-",
+    "1/2/",
+    "王",
+    "王老师",
+    "《",
+    '"A ',
+    '"',
+    "[a",
+    "x@",
+    "a.b@c.",
+    "www.",
+    "-.",
+    "order ",
+    "order #",
+    "May 1 ",
+    "二十",
+    "月",
+    "さん",
+    "ァ",
+    "株式会社",
+    "a_1.",
+    "iP",
+    "I'm ",
+    "Mr. ",
+    "\x00",
+    "Ab's ",
+    "市",
+    '{"id":',
+]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

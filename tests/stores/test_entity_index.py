@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
 from serve_app.entities.values import CLASSES, Entity
@@ -26,8 +25,12 @@ class Plain:
         assert dict(self.index.mentions()) == {
             key: mentions
             for key in KEYS
-            if (mentions := [(at, one.kind) for at in sorted(self.named) for one in _sorted(self.named[at]) if one.key == key])
-        }  # fmt: skip
+            if (
+                mentions := [
+                    (at, one.kind) for at in sorted(self.named) for one in _sorted(self.named[at]) if one.key == key
+                ]
+            )
+        }
         for n in (0, self.size // 2, self.size):
             for key in KEYS:
                 holding = [at for at in sorted(self.named) if at < n and any(one.key == key for one in self.named[at])]
@@ -37,10 +40,6 @@ class Plain:
                 at for at in sorted(self.named) if at < n and {"paris", "ann"} <= {one.key for one in self.named[at]}
             ]
             assert self.index.holding_all(["paris", "ann"], n) == both
-            shares = self.index.shares(KEYS[:4], n)
-            expected = [len({one.key for one in self.named.get(at, [])} & set(KEYS[:4])) / 4 for at in range(n)]
-            assert shares.dtype == np.float32
-            assert shares.tolist() == pytest.approx(expected)
 
 
 def _sorted(entities: list[Entity]) -> list[Entity]:
