@@ -30,13 +30,18 @@ _MONTHS: Final = {
 _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _HAN_DIGITS: Final = {sign: value for value, sign in enumerate("〇一二三四五六七八九十")} | {"零": 0, "廿": 20}
 
-_DAY: Final = r"(?P<{0}>[0-3]?\d)(?:st|nd|rd|th)?"
-_WRITTEN: Final = re.compile(
-    rf"\b(?:{_DAY.format('d1')}(?:\s+(?:of|de))?\s+(?P<m1>{_MONTH})\b\.?(?:,?(?:\s+(?:de|del))?\s+(?P<y1>(?:19|20)\d\d))?"
-    rf"|(?P<m2>{_MONTH})\b\.?\s+{_DAY.format('d2')}\b(?!:)(?:,?\s+(?P<y2>(?:19|20)\d\d))?"
-    rf"|(?P<m3>{_MONTH})\b\.?,?\s+(?:(?:of|de|del)\s+)?(?P<y3>(?:19|20)\d\d))\b",
+_DAY_FIRST: Final = re.compile(
+    rf"(?P<d>[0-3]?\d)(?:st|nd|rd|th)?(?:\s+(?:of|de))?\s+(?P<m>{_MONTH})\b\.?(?:,?(?:\s+(?:de|del))?\s+(?P<y>(?:19|20)\d\d)\b)?",
     re.I,
 )
+_MONTH_BEFORE: Final = re.compile(rf"\b(?P<m>{_MONTH})\b\.?,?\s+(?:(?:of|de|del)\s+)?$", re.I)
+_DAY_AFTER: Final = re.compile(
+    r"(?P<d>[0-3]?\d)(?:st|nd|rd|th)?\b(?!:)(?:,?\s+(?P<y>(?:19|20)\d\d)\b)?|(?P<only>(?:19|20)\d\d)\b", re.I
+)
+_DIGITS: Final = re.compile(r"(?<![\w.,:/-])\d+")
+_BEFORE_CHARACTERS: Final = 24
+"""A month is looked for in so much text before a number: numbers are rare, and so they are looked for first."""
+
 _ISO: Final = re.compile(
     r"(?<![\w.-])(?P<y>(?:19|20)\d\d)([-/.])(?P<m>[01]?\d)\2(?P<d>[0-3]?\d)"
     r"(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])|(?![\w-]|\.\d))"
@@ -64,17 +69,34 @@ def dates(text: str) -> Iterator[Dated]:
     """In order of their forms; two never overlap where the text is written sensibly."""
     for match in _ISO.finditer(text):
         yield from _dated(match, int(match["y"]), int(match["m"]), int(match["d"]))
-    for match in _WRITTEN.finditer(text):
-        name = match["m1"] or match["m2"] or match["m3"]
-        year = match["y1"] or match["y2"] or match["y3"]
-        day = match["d1"] or match["d2"]
-        yield from _dated(match, int(year or 0), _MONTHS[name.lower()], int(day or 0))
+    yield from _written(text)
     if "/" in text:
         yield from _slashed(text)
     if "月" in text:
         for match in _HAN.finditer(text):
             year, month = _number(match["y"] or match["y2"]), _number(match["m"] or match["m2"])
             yield from _dated(match, year, month, _number(match["d"]))
+
+
+def _written(text: str) -> Iterator[Dated]:
+    """With the name of the month, on either side of the number."""
+    end = 0
+    for digits in _DIGITS.finditer(text):
+        start = digits.start()
+        if start < end:
+            continue
+        if (day := _DAY_FIRST.match(text, start)) is not None:
+            found = _dated(day, int(day["y"] or 0), _MONTHS[day["m"].lower()], int(day["d"]))
+        else:
+            before = text[max(0, start - _BEFORE_CHARACTERS) : start]
+            month, day = _MONTH_BEFORE.search(before), _DAY_AFTER.match(text, start)
+            if month is None or day is None:
+                continue
+            year, begins = int(day["y"] or day["only"] or 0), start - len(before) + month.start()
+            found = _dated(day, year, _MONTHS[month["m"].lower()], int(day["d"] or 0), begins)
+        for one in found:
+            end = one.end
+            yield one
 
 
 def _slashed(text: str) -> Iterator[Dated]:
@@ -92,10 +114,11 @@ def _slashed(text: str) -> Iterator[Dated]:
             yield Dated(match.start(), match.end(), f"{first}/{second}" + (f"/{year}" if year else ""))
 
 
-def _dated(match: re.Match[str], year: int, month: int, day: int) -> Iterator[Dated]:
+def _dated(match: re.Match[str], year: int, month: int, day: int, start: int | None = None) -> Iterator[Dated]:
+    """`start` where it begins before what matched."""
     if 1 <= month <= 12 and day <= 31 and (day or year):
         parts = [f"{year:04}" if year else "-", f"{month:02}", *([f"{day:02}"] if day else [])]
-        yield Dated(match.start(), match.end(), "-".join(parts))
+        yield Dated(match.start() if start is None else start, match.end(), "-".join(parts))
 
 
 def _number(text: str | None) -> int:

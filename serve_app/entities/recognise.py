@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -11,12 +12,16 @@ from serve_app.core import Turn
 from serve_app.entities import codes, dates, han, latin, words
 from serve_app.entities.fields import in_data
 from serve_app.entities.values import NAME_CHARACTERS_MAX, Entity, entity, folded, key_of
+from serve_app.kept import Entry, Kept
 
 TEXT_CHARACTERS_MAX: Final = 32_768
 """Names are looked for in so much of a text from its beginning."""
 
 ENTITIES_A_TURN_MAX: Final = 128
 """The first ones of a turn that names more."""
+
+TURNS_A_GENERATION: Final = 2_048
+"""Turns whose entities are kept, twice at most, while the turns live: as many as a fold is late by."""
 
 NAMES_REMEMBERED: Final = 1_024
 """Names that callers filter by whose keys are kept: they come from requests, not from stored turns."""
@@ -39,7 +44,20 @@ def in_turn(turn: Turn) -> tuple[Entity, ...]:
 
     As it stands: whoever wants it without what has expired asks for `turn.at(now)`.
     """
-    return _first_of(_of_turn(turn))
+    return _recognised.of(turn).entities
+
+
+class _Recognised(Entry[Turn]):
+    """Once for memory and for the fold that follows; it goes with the turn."""
+
+    __slots__ = ("entities",)
+
+    def __init__(self, turn: Turn, gone: Callable[[weakref.ref[Turn]], None]) -> None:
+        super().__init__(turn, gone)
+        self.entities = _first_of(_of_turn(turn))
+
+
+_recognised: Final[Kept[Turn, _Recognised]] = Kept(_Recognised, TURNS_A_GENERATION)
 
 
 def named_of(turn: Turn, keys: Iterable[str]) -> set[str]:
