@@ -1,146 +1,136 @@
-"""Recall of the turns that answer a query, over a whole conversation, through the public write and search paths.
+"""Recall of the turns that answer a query, over a whole memory, through the public write and search paths.
 
-A data set is a folder with `conversations.jsonl` (see `serve_app/client/conversations.py`) and
-`queries.jsonl`: `conversation_id, query, evidence, category_name`, optional `lang`, `timestamp` and
-`context`. Each conversation becomes a user of its own and is erased at the end. recall@k is the mean
-over queries of the share of `evidence` among the first k results. A query that was asked in the
-middle of a conversation does not see later turns; one that leans on the turns before it brings them along.
+One table: what each arm finds alone, the first stage, the first stage with late interaction, and the service as it is.
+Figures are those of `serve_app/client/scores.py`. The cases are those of a data set (`data_sets.py` there), whose
+conversations become users that are erased at the end, or the golden queries that the service holds. With
+`--leave-one-out` a ranker is trained on all conversations but one and tested on that one, in turn; nothing of it is
+kept. Latencies of the service as it is are of queries that it has not heard before; the other rows find the query's
+vector in its cache.
 """
 
 from __future__ import annotations
 
-import secrets
-import statistics
 import time
-from collections.abc import Iterable
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from benchmarks.workload import read_rows
-from serve_app.client.conversations import Entry, batches, read_entries
+from serve_app.client.data_sets import Case, DataSet, golden_cases, written
+from serve_app.client.explained import Explained, NotExplained, explained
 from serve_app.client.http import Client, Json
+from serve_app.client.scores import DEPTHS, Ranked, scored
+from serve_app.client.scores import table as scores_table
+from serve_app.errors import InvalidRequest
 
-DEPTHS = (5, 10, 25, 50)
-BATCH_TURNS = 100
-SESSION_DEPTH = 10
+LATE = "late"
+"""The reranker that is trained on nothing."""
+
+AS_IT_IS = "as it is"
+TRAINED = "+ ranker of the other conversations"
+
+REQUESTED: dict[str, Json] = {
+    AS_IT_IS: {},
+    "BM25": {"mode": "lexical", "rerank": False},
+    "dense": {"mode": "dense", "rerank": False},
+    "fusion": {"rerank": False},
+}
+"""What a request asks for in each row, in the order of asking."""
+
+LATE_ROW = "+ MaxSim"
+ORDER = ("BM25", "dense", "fusion", LATE_ROW, TRAINED, AS_IT_IS)
+
+T = TypeVar("T")
 
 
-class Conversation(NamedTuple):
-    """The turns of one conversation by their ids, in order, and the time of the last."""
-
-    turns: dict[str, Entry]
-    now: str
-
-
-class Asked(NamedTuple):
-    """One query, what was found (ids, sessions), and how long that took."""
-
-    query: Json
-    ids: list[str]
-    sessions: list[str]
-    gold_sessions: set[str]
-    seconds: float
+class Trainer(Protocol):
+    def __call__(self, taught: Sequence[Explained], tested: Sequence[Explained], /) -> list[list[float]]:
+        """Scores for the hits of each tested case, by a ranker that has seen the taught ones alone."""
+        ...
 
 
-def measure(client: Client, data: Path, mode: str) -> Json:
-    """Write, ask, erase; gives the recall of all queries and of each group."""
-    conversations = _conversations(data)
-    queries = [query for query in read_rows(data / "queries.jsonl") if query["evidence"]]
-    run = f"bench-{secrets.token_hex(4)}-"
-    receipts = _write(client, conversations, run)
+class Options(NamedTuple):
+    mode: str = "hybrid"
+    rows: bool = True
+    """All rows, or only the service as it is."""
+    trainer: Trainer | None = None
+    """Of `--leave-one-out`."""
+
+
+def measure(client: Client, data: DataSet | None, options: Options) -> Json:
+    """Write, ask, erase; or, without data, ask what the service's golden queries ask."""
+    if data is None:
+        return _measured(client, "golden queries", golden_cases(client), options)
+    with tqdm(total=data.turns, unit=" turns", disable=None) as bar, written(client, data, bar.update) as there:
+        return _measured(client, data.name, there.cases, options)
+
+
+def _measured(client: Client, data: str, cases: list[Case], options: Options) -> Json:
+    if not cases:
+        raise InvalidRequest("there is no query with a turn that answers it")
+    rows = _rows(client, cases, options)
+    scores = scored({row: rows[row] for row in ORDER if row in rows})
+    return {"data": data, "mode": options.mode, "rows": scores}
+
+
+def _rows(client: Client, cases: list[Case], options: Options) -> dict[str, list[Ranked]]:
+    all_rows = options.rows and options.mode == "hybrid"
+    wanted = REQUESTED if all_rows else {AS_IT_IS: {}}
+    rows = {
+        name: [_ask(client, case, {"mode": options.mode} | more) for case in _shown(cases, name)]
+        for name, more in wanted.items()
+    }
+    if options.trainer or (all_rows and _explains(client, cases[0])):
+        rows |= _explained_rows([explained(client, case) for case in _shown(cases, "explained")], options.trainer)
+    return rows
+
+
+def _explains(client: Client, case: Case) -> bool:
+    """Whether the service has a second stage; without one there is nothing between its first and itself."""
     try:
-        asked = [
-            _ask(client, run, conversations, receipts, query, mode)
-            for query in tqdm(queries, unit=" queries", disable=None)
+        explained(client, case)
+    except NotExplained:
+        return False
+    return True
+
+
+def _explained_rows(whys: list[Explained], trainer: Trainer | None) -> dict[str, list[Ranked]]:
+    """What follows from the features and scores of each hit, without asking again."""
+    rows: dict[str, list[Ranked]] = {}
+    if all(LATE in hit.by for why in whys for hit in why.hits):
+        rows[LATE_ROW] = [Ranked(why.case, why.ranked([hit.by[LATE] for hit in why.hits])) for why in whys]
+    if trainer is not None:
+        rows[TRAINED] = [
+            one for group in _shown(_by_group(whys), "training") for one in _left_out(group, whys, trainer)
         ]
-    finally:
-        for name in conversations:
-            client.erase(run + name)
-    return {"data": data.name, "mode": mode, "groups": {name: _score(group) for name, group in _groups(asked).items()}}
+    return rows
+
+
+def _by_group(whys: Iterable[Explained]) -> list[str]:
+    return list(dict.fromkeys(why.case.group for why in whys))
+
+
+def _left_out(group: str, whys: Sequence[Explained], trainer: Trainer) -> list[Ranked]:
+    """The cases of one group as a ranker puts them that was trained on the others."""
+    tested = [why for why in whys if why.case.group == group]
+    scores = trainer([why for why in whys if why.case.group != group], tested)
+    return [Ranked(why.case, why.ranked(judged)) for why, judged in zip(tested, scores, strict=True)]
+
+
+def _shown(items: Sequence[T], what: str) -> Iterable[T]:
+    shown: Iterable[T] = tqdm(items, desc=what, disable=None)
+    return shown
+
+
+def _ask(client: Client, case: Case, more: Json) -> Ranked:
+    body = case.body | {"k": max(DEPTHS)} | more
+    started = time.perf_counter()
+    answer = client.search(body)
+    seconds = time.perf_counter() - started
+    seen = [one for one in answer["results"] if case.as_of_seq is None or one["seq"] <= case.as_of_seq]
+    places = [(one["session_id"], one["id"]) for one in seen]
+    return Ranked(case, places, seconds, bool(answer["degradation"]["reasons"]))
 
 
 def table(measured: Json) -> str:
-    """One line a group."""
-    head = f"{'':<14}{'queries':>8}" + "".join(f"{f'@{depth}':>8}" for depth in DEPTHS) + f"{'session':>9}{'p50 ms':>9}"
-    lines = [head]
-    for name, score in measured["groups"].items():
-        recalls = "".join(f"{score[f'recall@{depth}']:>8.3f}" for depth in DEPTHS)
-        session = score[f"session_hit@{SESSION_DEPTH}"]
-        lines.append(f"{name:<14}{score['queries']:>8}{recalls}{session:>9.3f}{score['p50_ms']:>9.1f}")
-    return "\n".join(lines)
-
-
-def _conversations(data: Path) -> dict[str, Conversation]:
-    turns: dict[str, dict[str, Entry]] = {}
-    for entry in read_entries(data / "conversations.jsonl"):
-        turns.setdefault(entry.user, {})[entry.turn["id"]] = entry
-    return {name: Conversation(held, list(held.values())[-1].turn["created_at"]) for name, held in turns.items()}
-
-
-def _write(client: Client, conversations: dict[str, Conversation], run: str) -> dict[str, str]:
-    """Gives the last receipt of each conversation."""
-    receipts: dict[str, str] = {}
-    everything = [entry for conversation in conversations.values() for entry in conversation.turns.values()]
-    with tqdm(total=len(everything), unit=" turns", disable=None) as bar:
-        for batch in batches(everything, BATCH_TURNS):
-            user, session = batch[0].user, batch[0].session
-            answer = client.append(run + user, session, [entry.turn for entry in batch], wait="indexed")
-            receipts[user] = answer["receipt"]
-            bar.update(len(batch))
-    return receipts
-
-
-def _ask(
-    client: Client, run: str, conversations: dict[str, Conversation], receipts: dict[str, str], query: Json, mode: str
-) -> Asked:
-    name = query["conversation_id"]
-    conversation = conversations[name]
-    now = _asked_at(query, conversation)
-    body: Json = {"user_id": run + name, "query": query["query"], "k": max(DEPTHS), "mode": mode, "now": now}
-    body["min_receipt"] = receipts[name]
-    if now != conversation.now:
-        body["filters"] = {"to": now}
-    if query.get("context"):
-        fields = ("role", "speaker", "content", "created_at")
-        turns = [conversation.turns[turn].turn for turn in query["context"]]
-        body["history"] = [{field: turn[field] for field in fields} for turn in turns]
-    started = time.perf_counter()
-    results = client.search(body)["results"]
-    seconds = time.perf_counter() - started
-    gold = {conversation.turns[turn].session for turn in query["evidence"]}
-    return Asked(query, [one["id"] for one in results], [one["session_id"] for one in results], gold, seconds)
-
-
-def _asked_at(query: Json, conversation: Conversation) -> str:
-    """The query's own time where it has one, else that of the last turn."""
-    return str(query.get("timestamp") or conversation.now)
-
-
-def _groups(asked: Iterable[Asked]) -> dict[str, list[Asked]]:
-    groups: dict[str, list[Asked]] = {"all": []}
-    for one in asked:
-        for name in ("all", one.query.get("lang"), one.query["category_name"]):
-            if name:
-                groups.setdefault(name, []).append(one)
-    return groups
-
-
-def _score(group: list[Asked]) -> Json:
-    score: Json = {"queries": len(group)}
-    for depth in DEPTHS:
-        score[f"recall@{depth}"] = round(statistics.fmean(_recall(one, depth) for one in group), 4)
-    hits = [bool(one.gold_sessions & set(one.sessions[:SESSION_DEPTH])) for one in group]
-    score[f"session_hit@{SESSION_DEPTH}"] = round(statistics.fmean(hits), 4)
-    seconds = sorted(one.seconds for one in group)
-    return score | {"p50_ms": _ms(seconds, 0.5), "p95_ms": _ms(seconds, 0.95)}
-
-
-def _recall(one: Asked, depth: int) -> float:
-    evidence = set(one.query["evidence"])
-    return len(evidence & set(one.ids[:depth])) / len(evidence)
-
-
-def _ms(ordered: list[float], share: float) -> float:
-    return round(1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2)
+    return scores_table(measured["rows"])

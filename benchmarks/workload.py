@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from serve_app.client.conversations import Entry, read_entries
+from serve_app.client.data_sets import read_rows
 from serve_app.client.http import Json
 from serve_app.errors import InvalidRequest
 
@@ -197,15 +198,3 @@ def read_requests(path: Path) -> list[Request]:
 
 def _embeddings(text: str) -> Request:
     return Request.post("embeddings", "/v1/embeddings", {"input": text})
-
-
-def read_rows(path: Path) -> list[Json]:
-    """The objects of a file of JSON lines. Raises InvalidRequest."""
-    try:
-        with path.open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"{path}: {error}") from error
-    if not all(isinstance(row, dict) for row in rows):
-        raise InvalidRequest(f"{path}: a line is not a JSON object")
-    return rows

@@ -16,6 +16,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -78,8 +79,8 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
         return local.serve(compose, args.host, args.port, greet)
     from serve_app.deployments import engine
 
-    open_encoder = partial(open_service_encoder, args.data, args.config) if _encoder_apart(args.config) else None
-    return engine.serve(compose, args.host, args.port, greet, open_encoder=open_encoder)
+    open_encoders = partial(open_service_encoders, args.data, args.config) if _encoder_apart(args.config) else None
+    return engine.serve(compose, args.host, args.port, greet, open_encoders=open_encoders)
 
 
 def compose_service(
@@ -92,12 +93,11 @@ def compose_service(
     return Service(load_settings(data, config, role, follow), **parts)
 
 
-def open_service_encoder(data: Path, config: Path | None) -> Embedder:
-    """The encoder of a data folder's service, in the process that runs it."""
+def open_service_encoders(data: Path, config: Path | None) -> list[Embedder]:
+    """The encoders of a data folder's service, in the process that runs them."""
     from serve_app.config import load_settings
-    from serve_app.models.embed import open_embedder
 
-    return open_embedder(load_settings(data, config).encoder)
+    return load_settings(data, config).open_embedders()
 
 
 def _encoder_apart(config: Path | None) -> bool:
@@ -166,12 +166,44 @@ def context(args: argparse.Namespace) -> int:
     return 0
 
 
+def train_ranker(args: argparse.Namespace) -> int:
+    from serve_app import train_ranker as training
+
+    options = training.Options(args.data, args.user, args.out, args.folds, args.keep)
+    with Client(args.url, _given_key(args) or _no_key()) as client:
+        result = training.run(client, options)
+    print(training.shown(result))
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+    return 0
+
+
 def bench_recall(args: argparse.Namespace) -> int:
     from benchmarks import recall
+    from serve_app.client.data_sets import read_data_set
+
+    trainer: recall.Trainer | None = None
+    if args.leave_one_out:
+        from serve_app.train_ranker import taught_and_judged
+
+        trainer = taught_and_judged
+    data = None if args.golden else read_data_set(args.data)
+    with Client(args.url, _given_key(args) or _no_key()) as client:
+        measured = recall.measure(client, data, recall.Options(args.mode, not args.only, trainer))
+    print(recall.table(measured))
+    if args.json:
+        print(json.dumps(measured, ensure_ascii=False))
+    return 0
+
+
+def bench_lexical(args: argparse.Namespace) -> int:
+    from benchmarks import core, lexical
 
     with Client(args.url, _given_key(args) or _no_key()) as client:
-        measured = recall.measure(client, args.data, args.mode)
-    _finish(args, measured, recall.table(measured))
+        measured = lexical.measure(client, args.data or core.GOLDEN, args.lang)
+    print(lexical.table(measured))
+    if args.json:
+        print(json.dumps(measured, ensure_ascii=False))
     return 0
 
 
@@ -219,6 +251,15 @@ def bench_scale(args: argparse.Namespace) -> int:
     return 0
 
 
+def bench_large_user(args: argparse.Namespace) -> int:
+    from benchmarks import large_user
+
+    base = large_user.QUICK if args.quick else large_user.Options(turns=args.turns, queries=args.queries)
+    measured = large_user.measure(replace(base, phases=args.phases, data=args.data, port=args.port))
+    _finish(args, measured, large_user.table(measured))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -230,10 +271,13 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "restore": of_store,
     "verify": of_store,
     "repair": of_store,
+    "train-ranker": train_ranker,
     "bench recall": bench_recall,
+    "bench lexical": bench_lexical,
     "bench latency": bench_latency,
     "bench core": bench_core,
     "bench scale": bench_scale,
+    "bench large-user": bench_large_user,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,11 +15,20 @@ from serve_app.backup.layout import Layout
 from serve_app.backup.options import BackupOptions
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
-from serve_app.models.embed import EncoderOptions
+from serve_app.memory.reranking import RerankOptions
+from serve_app.models.embed import EncoderOptions, open_embedder
+from serve_app.models.encoders import open_embedders
+from serve_app.models.expand import ExpanderOptions
+from serve_app.models.multilingual import MULTILINGUAL
+from serve_app.models.weights import PACKAGED
+from serve_app.ports import Embedder
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
 
 SHARDS_MAX = 1_024
+
+OFF = "off"
+"""In place of a model: none."""
 
 S3_OPTIONS = frozenset(
     {
@@ -101,6 +111,15 @@ def _plain(name: str) -> str:
     return "endpoint" if bare == "endpoint_url" else bare
 
 
+class MultilingualOptions(EncoderOptions, frozen=True, forbid_unknown_fields=True):
+    """The encoder for texts in other scripts than Latin, beside `[encoder]`, with the same settings; "off": none.
+
+    Where the file has no such section: the packaged one beside the packaged `[encoder]`, if it is installed; else none.
+    """
+
+    model: str = MULTILINGUAL
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One service. Sections of the TOML file have the names of these fields."""
 
@@ -108,15 +127,28 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["writer", "replica"] = "writer"
     store: StoreOptions = StoreOptions()
     encoder: EncoderOptions = EncoderOptions()
+    multilingual: MultilingualOptions | None = None
     fold: FoldOptions = FoldOptions()
     memory: MemoryOptions = MemoryOptions()
+    rerank: RerankOptions = RerankOptions()
     follow: FollowOptions = FollowOptions()
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()
+    expand: ExpanderOptions = ExpanderOptions()
 
     def __post_init__(self) -> None:
-        """Raises ValueError for an option of the backups' address without meaning."""
+        """Raises ValueError for an option without meaning."""
         _refuse_unknown(self.backup.options)
+        if self.multilingual is not None and self.multilingual.placement != "inside":
+            raise ValueError("multilingual: it runs where the encoder does; placement is a setting of [encoder]")
+
+    def open_embedders(self, open_one: Callable[[EncoderOptions], Embedder] = open_embedder) -> list[Embedder]:
+        """The encoders, the primary one first; none is loaded yet. Raises EncoderUnavailable."""
+        chosen = self.multilingual
+        if chosen is None and self.encoder.model == PACKAGED:
+            return open_embedders(self.encoder, MultilingualOptions(), optional=True, open_one=open_one)
+        off = chosen is None or chosen.model == OFF
+        return open_embedders(self.encoder, None if off else chosen, optional=False, open_one=open_one)
 
     @property
     def store_folder(self) -> Path:

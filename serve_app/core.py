@@ -6,6 +6,7 @@ used, so that "Tuesday evening" stays Tuesday when its date is written out.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -164,6 +165,26 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """Of each line of the text, 0 the last to be cut where there is less room; empty: whole or not at all."""
     line_seqs: tuple[int, ...] = ()
     """Of each line the turn that it quotes: where that turn is shown, the line is not. Empty with `ranks`."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TimeWindow(msgspec.Struct, frozen=True):
+    """When something was: half-open, None for an open end. Each end has the offset that holds there and then.
+
+    `certain`: words name it; else they only hint at it ("a few days ago").
+    """
+
+    start: datetime | None
+    end: datetime | None
+    certain: bool = True
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """From and to before, as instants."""
+        start = -NEVER if self.start is None else (self.start - _EPOCH) // timedelta(microseconds=1)
+        return start, NEVER if self.end is None else (self.end - _EPOCH) // timedelta(microseconds=1)
 
 
 class EmbeddingVersion(msgspec.Struct, frozen=True):

@@ -14,6 +14,9 @@ MemstrataError
 ├── QuotaExceeded           this user or tenant holds as much as it may
 ├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
+├── ExpanderFailed          the model that reads queries gave nothing of use; rules read them then
+├── RerankerUnavailable     the reranker cannot be loaded, or has failed
+├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
     ├── Fenced                  a newer writer owns the shard; this one has stopped
@@ -29,6 +32,7 @@ from __future__ import annotations
 __all__ = [
     "DeadlinePassed",
     "EncoderUnavailable",
+    "ExpanderFailed",
     "Fenced",
     "Forbidden",
     "InvalidReceipt",
@@ -41,9 +45,11 @@ __all__ = [
     "Overloaded",
     "QueryExceedsBudget",
     "QuotaExceeded",
+    "RankerUnusable",
     "RateLimited",
     "ReadOnlyReplica",
     "ReceiptNotReached",
+    "RerankerUnavailable",
     "StorageFull",
     "StorageTrouble",
     "StoreUnavailable",
@@ -116,6 +122,20 @@ class DeadlinePassed(MemstrataError):
 
 class EncoderUnavailable(MemstrataError):
     code = "encoder_unavailable"
+
+
+class ExpanderFailed(MemstrataError):
+    """Never shown as an error: its text becomes a reason of degradation."""
+
+    code = "expander_failed"
+
+
+class RerankerUnavailable(MemstrataError):
+    code = "reranker_unavailable"
+
+
+class RankerUnusable(MemstrataError):
+    code = "ranker_unusable"
 
 
 class StorageTrouble(MemstrataError):

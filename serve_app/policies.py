@@ -1,6 +1,7 @@
 """What a tenant's administrator may decide at run time: named policies, each one frozen value with its defaults.
 
-`privacy`, `ttl` and `lifecycle` belong to a tenant; `backup` belongs to the service, and only an operator sets it.
+`privacy`, `ttl`, `lifecycle` and `golden` belong to a tenant; `backup` belongs to the service, and only an operator
+sets it.
 """
 
 from __future__ import annotations
@@ -65,6 +66,12 @@ class LifecyclePolicy(Policy, frozen=True):
     cold_after_s: Life | None = 30 * DAY_S
 
 
+class GoldenPolicy(Policy, frozen=True):
+    """Whether searches are kept in memory for a while, so that feedback can name one. Queries are personal data."""
+
+    log_searches: bool = False
+
+
 class BackupPolicy(Policy, frozen=True):
     """When the service backs itself up, and how long a backup stays, in seconds. Off without a `uri`."""
 
@@ -74,7 +81,12 @@ class BackupPolicy(Policy, frozen=True):
     keep_s: Life = 7 * DAY_S
 
 
-OF_TENANT: dict[str, type[Policy]] = {"privacy": PrivacyPolicy, "ttl": TtlPolicy, "lifecycle": LifecyclePolicy}
+OF_TENANT: dict[str, type[Policy]] = {
+    "privacy": PrivacyPolicy,
+    "ttl": TtlPolicy,
+    "lifecycle": LifecyclePolicy,
+    "golden": GoldenPolicy,
+}
 OF_SERVICE: dict[str, type[Policy]] = {"backup": BackupPolicy}
 
 P = TypeVar("P", bound=Policy)

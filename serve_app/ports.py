@@ -7,13 +7,14 @@ nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion
+from serve_app.core import EmbeddingVersion, TimeWindow
 
 Vectors = NDArray[np.float32]
 """Shape (n, dimension), unit length where the version is normalised."""
@@ -49,6 +50,40 @@ class EncodedQuery(NamedTuple):
     vector: NDArray[np.float32]
     tokens: Tokens | None = None
     spans: Spans | None = None
+
+
+class Shortlist(NamedTuple):
+    """Texts to be put in order for one query, best first as far as is known, and what is known of them."""
+
+    query: str
+    texts: Callable[[], Sequence[str]]
+    """Written out only for who reads them."""
+    scores: NDArray[np.float64]
+    """Shape (n,): what the stage before says of each."""
+    features: NDArray[np.float32]
+    """Shape (n, len(names)), NaN where something is not known."""
+    names: tuple[str, ...] = ()
+    """Of the columns of `features`."""
+
+
+class Reranker(Protocol):
+    """Judges a shortlist. Called from any thread."""
+
+    @property
+    def name(self) -> str:
+        """Of what computes, with its state: another model is another name."""
+        ...
+
+    def scores(self, shortlist: Shortlist, deadline: float) -> NDArray[np.float64]:
+        """Shape (n,), higher is better, 0 to 1. `deadline` is on the monotonic clock.
+
+        Raises TimeoutError once it has passed, RerankerUnavailable, Overloaded.
+        """
+        ...
+
+    def contributions(self, shortlist: Shortlist) -> dict[str, NDArray[np.float64]]:
+        """What each thing that it looked at added, by name, shape (n,) each; empty where it cannot say."""
+        ...
 
 
 class SegmentReader(Protocol):
@@ -162,6 +197,32 @@ class Embedder(Protocol):
     def count(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as the model reads it."""
         ...
+
+
+class AskedQuery(NamedTuple):
+    """A query, the texts of the turns that it follows (oldest first), and when it was asked, in the asker's zone."""
+
+    query: str
+    said: tuple[str, ...]
+    now: datetime
+
+
+class Expansion(NamedTuple):
+    """What a query says: in words that stand alone, in a few keywords, and when that was."""
+
+    rewritten: str
+    keywords: tuple[str, ...]
+    window: TimeWindow | None
+
+
+class Expander(Protocol):
+    """Reads queries. Called on the event loop."""
+
+    async def expand(self, asked: AskedQuery, deadline_s: float | None) -> Expansion:
+        """Raises ExpanderFailed, within its own deadline or the given one, whichever is earlier."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class Tokenizer(Protocol):

@@ -6,6 +6,8 @@ owner's memory, wherever that is done (start-up, first touch, fold).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import msgspec
 
 from serve_app.core import Fact, Summary, Turn
@@ -116,11 +118,47 @@ class TurnVectors(msgspec.Struct, frozen=True, array_like=True):
     """The vectors of the tokens of all parts, int8, shape (tokens, TOKEN_DIMENSION); empty where there are none."""
 
 
-class VectorsPut(msgspec.Struct, frozen=True, tag="vectors"):
+class VersionVectors(msgspec.Struct, frozen=True, array_like=True):
+    """The vectors that one version made of some turns."""
+
+    version: str
+    items: tuple[TurnVectors, ...]
+
+
+class VectorsPut(msgspec.Struct, frozen=True, tag="vectors", omit_defaults=True):
+    """The vectors of some turns, of each turn all that its versions made: none of it comes in another record.
+
+    A record of one version alone is what earlier logs hold; `others` are the further versions.
+    """
+
     seq: int
     owner: str
     version: str
     items: tuple[TurnVectors, ...]
+    others: tuple[VersionVectors, ...] = ()
+
+    @classmethod
+    def of(cls, seq: int, owner: str, versions: Iterable[VersionVectors]) -> VectorsPut | None:
+        """None where there are no vectors at all."""
+        made = [one for one in versions if one.items]
+        return cls(seq, owner, made[0].version, made[0].items, tuple(made[1:])) if made else None
+
+    @property
+    def versions(self) -> tuple[VersionVectors, ...]:
+        return (VersionVectors(self.version, self.items), *self.others)
+
+    def only(self, wanted: Callable[[TurnVectors], bool]) -> VectorsPut | None:
+        """Without the turns that are not wanted; None where nothing is left."""
+        kept = (VersionVectors(one.version, tuple(filter(wanted, one.items))) for one in self.versions)
+        return VectorsPut.of(self.seq, self.owner, kept)
+
+    def of_turns(self) -> dict[int, dict[str, TurnVectors]]:
+        """By the seq of the turn, and then by version."""
+        found: dict[int, dict[str, TurnVectors]] = {}
+        for version, items in ((one.version, one.items) for one in self.versions):
+            for item in items:
+                found.setdefault(item.turn_seq, {})[version] = item
+        return found
 
 
 class TurnsMoved(msgspec.Struct, frozen=True, tag="moved"):

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Protocol
 
 from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
+from serve_app.api.golden import GoldenRoutes
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -28,28 +28,39 @@ from serve_app.compress.extractive import EXTRACTIVE_VERSION
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
+from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
-from serve_app.memory.encoding import Encoding, Queues
+from serve_app.memory.encoding import Encoding
+from serve_app.memory.expansion import Understanding
 from serve_app.memory.following import FollowingOperator
+from serve_app.memory.golden import GoldenSets
+from serve_app.memory.logged import SearchLog
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
+from serve_app.memory.relevance import Relevance
+from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
-from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
+from serve_app.models.encoders import Encoders, Queues
+from serve_app.models.expand import open_expander
+from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.observe.metrics import Gauges, Metrics
-from serve_app.ports import Embedder
+from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.folder_lock import lock_folder
+from serve_app.stores.golden_file import GoldenFiles
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
+from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
+from serve_app.write.golden import GoldenUpkeep
 from serve_app.write.hits import Noted, WriteHits
 from serve_app.write.housekeeping import Duty, Housekeeper
-from serve_app.write.indexer import Indexer, PassageEncoder
+from serve_app.write.indexer import Indexer
 from serve_app.write.lifecycle import Demote
 from serve_app.write.rescan import Rescan
 from serve_app.write.shard import Shard
@@ -58,16 +69,11 @@ WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
 
 
-class EncoderQueues(Queues, PassageEncoder, Protocol):
-    """What requests and the indexer ask of the encoder, and its end."""
-
-    def close(self) -> None: ...
-
-
 class Service:
-    """`encoder`, `segments` and `reader` open the models and the logs, `clock` gives the time; others are for tests.
+    """`encoder`, `reranker`, `segments` and `reader` open the models and the logs, `clock` gives the time; others than
+    the defaults are for tests.
 
-    `queues` is the way to an encoder in a deployment of its own; without it the encoder runs in this process.
+    `queues` is the way to encoders in a deployment of their own; without it the encoders run in this process.
     """
 
     def __init__(
@@ -75,14 +81,16 @@ class Service:
         settings: Settings,
         *,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
+        reranker: Callable[[ModelOptions], CrossEncoding | None] = open_reranker,
         segments: OpenSegments = open_segments,
         reader: OpenReader = open_reader,
-        queues: Callable[[Embedder], EncoderQueues] | None = None,
+        queues: Callable[[], Queues] | None = None,
         clock: Callable[[], int] = microseconds,
     ) -> None:
         self._settings = settings
         self._folder = Path(settings.data)
         self._open_encoder = encoder
+        self._open_reranker = reranker
         self._open_segments = segments
         self._open_reader = reader
         self._queues_beside = queues
@@ -91,6 +99,9 @@ class Service:
         self._closing = ExitStack()
         self._writers: list[ShardWriter] = []
         self._followers: list[Follower] = []
+        self._upkeep: GoldenUpkeep | None = None
+        """Of golden queries; None in a replica."""
+        self._expander: Expander | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
@@ -114,53 +125,75 @@ class Service:
         settings = self._settings
         opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
+        self._expander = open_expander(settings.expand)
         policies = PolicyFile(settings.store_folder)
         with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
             policies.refresh()
-        embedder = self._open_encoder(settings.encoder)
-        identity = identity_of(settings, embedder.version)
+        embedders = settings.open_embedders(self._open_encoder)
+        identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
-        queues = self._open_queues(embedder)
-        opened.callback(queues.close)
+        encoders = self._open_encoders(embedders, identity.versions)
+        opened.callback(encoders.close)
         metrics = Metrics()
-        self._indexer = Indexer(queues, embedder, meter=metrics)
+        self._indexer = Indexer(encoders, meter=metrics)
         self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
+        reranker = self._open_reranker(settings.rerank)
+        if reranker is not None:
+            opened.callback(reranker.close)
+        second = second_stage(settings.rerank, identity.versions, reranker, metrics)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
+        golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
         if settings.role == "replica":
-            operator = self._start_following(identity, queues, metrics, opened)
+            operator = self._start_following(identity, encoders, metrics, opened)
         else:
-            operator = self._start_writing(identity, queues, metrics, policies, noted, rescan, opened)
+            golden_files.clear_leftovers()
+            self._upkeep = GoldenUpkeep(golden_files, policies, identity.shards, self._clock)
+            duties: list[Duty] = [rescan, self._upkeep]
+            operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
+        encoding = Encoding(encoders, self._pool)
         memory = Memory(
             self._writers,
             self._indexer,
             self._refresher,
-            Encoding(queues, embedder, self._pool),
+            encoding,
             {tokenizer.name: tokenizer},
             self._pool,
             settings.memory,
             self._clock,
-            (identity.version.name, EXTRACTIVE_VERSION, tokenizer.name),
+            (
+                "+".join(version.name for version in identity.versions),
+                EXTRACTIVE_VERSION,
+                tokenizer.name,
+                *second.names,
+            ),
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
+            Understanding(policies, self._expander),
+            second,
+            Relevance(encoding, reranker, self._pool),
         )
-        operator.watch(keys, policies)
+        golden = GoldenSets(
+            self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
+        )
+        operator.watch(keys, policies, golden_files)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        routes, admin = Routes(memory, operator), AdminRoutes(memory, operator, keys, policies, rescan)
-        return Api(routes, admin, keys, operator, metrics, settings.limits, read_only=settings.role == "replica")
+        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan)
+        read_only = settings.role == "replica"
+        return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
 
     def _start_writing(
         self,
         identity: StoreIdentity,
-        queues: EncoderQueues,
+        encoders: Encoders,
         metrics: Metrics,
         policies: PolicyFile,
         noted: Mapping[int, Noted],
-        rescan: Rescan,
+        more_duties: Sequence[Duty],
         opened: ExitStack,
     ) -> Operator:
         """Take the shards over, and start whatever works on them in the background."""
@@ -170,40 +203,44 @@ class Service:
         )
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
-        opened.callback(queues.close)  # before the indexer: it fails the passages that the indexer waits for
+        opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
         duties: list[Duty] = [
             Expirer(self._clock, settings.fold.expire_every_s),
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
-            rescan,
+            *more_duties,
+            Archiver(),
         ]
-        housekeeper = Housekeeper(self._writers, settings.fold, duties)
+        assert self._upkeep is not None
+        housekeeper = Housekeeper(self._writers, settings.fold, duties, self._upkeep.finish)
         opened.callback(housekeeper.close)
         holds = ShardHolds([writer.shard for writer in self._writers])
         backups = BackupRunner(
             settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
         )
         opened.callback(backups.close)
-        warm = queues.query(WARM_UP)
+        warm = encoders.query(WARM_UP)
         return WritingOperator(
             self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm, backups
         )
 
     def _start_following(
-        self, identity: StoreIdentity, queues: EncoderQueues, metrics: Metrics, opened: ExitStack
+        self, identity: StoreIdentity, encoders: Encoders, metrics: Metrics, opened: ExitStack
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
-        return FollowingOperator(self._writers, self._followers, self._pool, queues.query(WARM_UP))
+        return FollowingOperator(self._writers, self._followers, self._pool, encoders.query(WARM_UP))
 
-    def _open_queues(self, embedder: Embedder) -> EncoderQueues:
+    def _open_encoders(self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion]) -> Encoders:
+        """Those of the versions that the store has."""
+        active = [embedder for embedder in embedders if embedder.version in stored]
         if self._queues_beside is not None:
-            return self._queues_beside(embedder)
+            return Encoders(active, self._queues_beside())
         if self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
-        return EmbedService(embedder)
+        return Encoders(active)
 
     def _show_first_key(self, keys: KeyFile) -> None:
         """A replica that shares its writer's keys makes none."""
@@ -216,6 +253,9 @@ class Service:
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)
         self._refresher.committed(shard, records)
+        self._searches.committed(records)
+        if self._upkeep is not None:
+            self._upkeep.committed(shard, records)
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:
         shards = [writer.shard for writer in self._writers]
@@ -237,4 +277,6 @@ class Service:
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
         self._api = None
+        if self._expander is not None:
+            await self._expander.close()
         await asyncio.to_thread(self._closing.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -17,9 +17,10 @@ from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
 from serve_app.ports import SegmentStore, WatchedSegments
 from serve_app.records import Record, decode_record
+from serve_app.stores.archive import Archives
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
-from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.log import Recovery, ShardLog
@@ -47,12 +48,20 @@ class StoreForm(msgspec.Struct, frozen=True):
     format: int
 
 
-class StoreIdentity(msgspec.Struct, frozen=True):
-    """What a store was created with and keeps: written once, checked at each start."""
+class StoreIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a store was created with and keeps: written once, checked at each start.
+
+    `version` is the primary embedding version, `others` are those that are active beside it, in their order.
+    """
 
     format: int
     shards: int
     version: EmbeddingVersion
+    others: tuple[EmbeddingVersion, ...] = ()
+
+    @property
+    def versions(self) -> tuple[EmbeddingVersion, ...]:
+        return (self.version, *self.others)
 
 
 class Stores(NamedTuple):
@@ -64,23 +73,26 @@ class Stores(NamedTuple):
     recovery: Recovery
 
 
-def identity_of(settings: Settings, version: EmbeddingVersion) -> StoreIdentity:
-    """What the store is; a new one takes the settings. Raises InvalidRequest where they do not fit it."""
+def identity_of(settings: Settings, versions: Sequence[EmbeddingVersion]) -> StoreIdentity:
+    """What the store is; a new one takes the settings, whose embedding versions are given, the primary one first.
+
+    A store of fewer versions keeps them. Raises InvalidRequest where the settings do not fit it.
+    """
     path = settings.store_folder / STORE_FILE
     if (path.parent / RESTORE_FILE).exists():
         raise InvalidRequest(f"{path.parent}: a restore is not finished; run the same memstrata restore again")
     wanted = settings.store.shards
     if path.exists():
-        return _fitting(path, wanted, version)
+        return _fitting(path, wanted, versions)
     if settings.role == "replica" and wanted is None:
         raise InvalidRequest(f"{path} is not there: name the store's number of shards (store.shards)")
-    made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, version)
+    made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, versions[0], tuple(versions[1:]))
     if settings.role == "writer":
         write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
     return made
 
 
-def _fitting(path: Path, wanted: int | None, version: EmbeddingVersion) -> StoreIdentity:
+def _fitting(path: Path, wanted: int | None, versions: Sequence[EmbeddingVersion]) -> StoreIdentity:
     try:
         form = msgspec.json.decode(path.read_bytes(), type=StoreForm).format
         if form != STORE_FORMAT:
@@ -88,10 +100,11 @@ def _fitting(path: Path, wanted: int | None, version: EmbeddingVersion) -> Store
         found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{path}: this does not describe a store: {error}") from error
-    if found.version != version:
-        raise InvalidRequest(
-            f"{path}: the store holds vectors of {found.version.name!r}; the settings ask for {version.name!r}"
-        )
+    if unknown := [version.name for version in found.versions if version not in versions]:
+        asked = ", ".join(repr(version.name) for version in versions)
+        raise InvalidRequest(f"{path}: the store holds vectors of {unknown[0]!r}; the settings ask for {asked}")
+    if missing := [version.name for version in versions if version not in found.versions]:
+        _log.info("%s: the store was made without vectors of %s, and goes on so", path, ", ".join(missing))
     if wanted not in (None, found.shards):
         raise InvalidRequest(f"{path}: the store has {found.shards} shards; the settings ask for {wanted}")
     return found
@@ -107,31 +120,34 @@ def open_written(
     opened: ExitStack,
 ) -> tuple[list[ShardWriter], list[tuple[int, str]]]:
     """Take over every shard and start its writer; gives what was found damaged, too."""
-    hot = FaissHotIndex(identity.version.dimension)
+    hot = hot_indexes(identity.versions)
+    archives = Archives()
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
     for number in range(identity.shards):
-        table, folded_seq, log, recovery = _stores(settings, number, identity.version, open_segments)
+        table, folded_seq, log, recovery = _stores(settings, number, identity.versions, open_segments)
         for damage in recovery.damages:
             _log.error("shard %d: %s", number, damage)
             damages.append((number, str(damage)))
         memory = settings.memory
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = ColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.version, hot, *bounds, cold=cold)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives)
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
         writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)
     return writers, damages
 
 
-def _stores(settings: Settings, number: int, version: EmbeddingVersion, open_segments: OpenSegments) -> Stores:
+def _stores(
+    settings: Settings, number: int, versions: Sequence[EmbeddingVersion], open_segments: OpenSegments
+) -> Stores:
     """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
     other: what looks like a hole then is none in the light of the table's new watermark.
     """
     connection = settings.store.connection
     for _ in range(HOLE_LOOKS):
-        table = RecordTable(settings.layout.tables[TABLES], table_name(number), version, connection)
+        table = RecordTable(settings.layout.tables[TABLES], table_name(number), versions, connection)
         segments = open_segments(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         folded_seq = table.folded_seq()
         log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
@@ -144,17 +160,17 @@ def open_followed(
     settings: Settings, identity: StoreIdentity, open_reader: OpenReader, meter: Meter, opened: ExitStack
 ) -> tuple[list[ShardWriter], list[Follower]]:
     """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given."""
-    hot = FaissHotIndex(identity.version.dimension)
+    hot = hot_indexes(identity.versions)
     connection, memory = settings.store.connection, settings.memory
     writers: list[ShardWriter] = []
     followers: list[Follower] = []
     for number in range(identity.shards):
-        table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.version, connection)
+        table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.versions, connection)
         segments = open_reader(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         log = FollowedLog(segments, settings.follow.stale_s)
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.version, hot, *bounds, cold=cold)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold)
         followers.append(Follower(shard, log, table, settings.follow))
         opened.callback(followers[-1].close)
         followers[-1].start()

@@ -240,7 +240,7 @@ def _compare_with_service(stats: dict[str, Any], layout: Layout, report: Report)
     """The service has read at least what the store holds: its state is taken after the store was looked at."""
     shape = layout.shape()
     for line in stats["shards"]:
-        reader = TableReader(layout.tables[TABLES], table_name(line["shard"]), shape.version, layout.options)
+        reader = TableReader(layout.tables[TABLES], table_name(line["shard"]), shape.versions, layout.options)
         if line["folded_seq"] > reader.folded_seq():
             report.fault("memory", line["shard"], "the service believes that more is folded than the table holds")
         if line["seq"] < line["folded_seq"]:
@@ -287,7 +287,7 @@ def _repair(layout: Layout, only: int | None, do: bool) -> Done:
     lines: list[dict[str, Any]] = []
     for number in range(shape.shards) if only is None else [only]:
         segments = open_segments(f"{layout.log_uri}/{log_folder(number)}", layout.options)
-        reader = TableReader(layout.tables[TABLES], table_name(number), shape.version, layout.options)
+        reader = TableReader(layout.tables[TABLES], table_name(number), shape.versions, layout.options)
         changes = repair.work_out(segments, reader.folded_seq())
         if do:
             repair.apply(segments, changes, DiskPlace(layout.folder), f"{DAMAGED}/{table_name(number)}")

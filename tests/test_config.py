@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from serve_app.config import S3_OPTIONS, StoreOptions, load_settings
-from serve_app.errors import InvalidRequest
+from serve_app.errors import EncoderUnavailable, InvalidRequest
+from serve_app.models.embed import EncoderOptions
+from serve_app.models.multilingual import MULTILINGUAL
+from serve_app.models.stub import HashEmbedder
+from serve_app.models.weights import PACKAGED
+from serve_app.ports import Embedder
 
 
 def write(folder: Path, text: str) -> Path:
@@ -55,6 +60,9 @@ def test_a_file_says_what_differs(tmp_path: Path) -> None:
         ("[memory.summary]\nevery_turns = 0", "every_turns"),
         ("data = ", "memstrata.toml"),
         ("[encoder]\npooling = 'max'", "pooling"),
+        ("[encoder]\nmodel = 'use-multilingual-v3'\ntemplate = 'q: {text}'", "template"),
+        ("[multilingual]\ntemplate = 'q: {text}'", "template"),
+        ("[multilingual]\nplacement = 'deployment'", r"placement is a setting of \[encoder\]"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, named: str) -> None:
@@ -79,3 +87,44 @@ def test_options_of_the_store_have_one_set_of_names() -> None:
     assert StoreOptions(options={"azure_storage_account_name": "n"}).connection == {"azure_storage_account_name": "n"}
     with pytest.raises(ValueError, match="endpiont"):
         StoreOptions(options={"endpiont": "x"})
+
+
+@pytest.mark.parametrize(
+    ("text", "models"),
+    [
+        ("", [PACKAGED, MULTILINGUAL]),
+        ("[encoder]\ntemplate = 'q: {text}'", [PACKAGED, MULTILINGUAL]),
+        ("[encoder]\nmodel = 'hash'", ["hash"]),
+        ("[encoder]\nmodel = 'use-multilingual-v3'", [MULTILINGUAL]),
+        ("[multilingual]\nmodel = 'off'", [PACKAGED]),
+        ("[multilingual]\nmodel = 'hash-32'", [PACKAGED, "hash-32"]),
+        ("[encoder]\nmodel = 'hash'\n[multilingual]\nmodel = 'hash-32'", ["hash", "hash-32"]),
+        ("[encoder]\nmodel = 'hash'\n[multilingual]", ["hash", MULTILINGUAL]),
+    ],
+)
+def test_which_encoders_there_are(tmp_path: Path, text: str, models: list[str]) -> None:
+    opened: list[str] = []
+
+    def open_one(options: EncoderOptions) -> Embedder:
+        opened.append(options.model)
+        return HashEmbedder()
+
+    assert len(load_settings(tmp_path, write(tmp_path, text)).open_embedders(open_one)) == len(models)
+    assert opened == models
+
+
+@pytest.mark.parametrize(("text", "left"), [("", 1), ("[multilingual]\nmodel = 'use-multilingual-v3'", None)])
+def test_a_multilingual_encoder_that_is_not_installed(tmp_path: Path, text: str, left: int | None) -> None:
+    """By default the service runs without; what was asked for by name has to be there."""
+
+    def open_one(options: EncoderOptions) -> Embedder:
+        if options.model == MULTILINGUAL:
+            raise EncoderUnavailable("pip install it")
+        return HashEmbedder()
+
+    settings = load_settings(tmp_path, write(tmp_path, text))
+    if left is None:
+        with pytest.raises(EncoderUnavailable, match="pip install it"):
+            settings.open_embedders(open_one)
+    else:
+        assert len(settings.open_embedders(open_one)) == left

@@ -21,6 +21,7 @@ from serve_app.records import (
     TurnVectors,
     UserGone,
     VectorsPut,
+    VersionVectors,
     decode_record,
     encode_record,
 )
@@ -48,6 +49,11 @@ FULL = Turn(
 )
 ERASURE = Erasure(id="er-0-1", tenant="acme", requested_at=3, state="running", counts={"turns": 2})
 
+
+def item(seq: int, tokens: bytes = b"") -> TurnVectors:
+    return TurnVectors(seq, seq, "a", str(seq), b"\x00\x01", tokens)
+
+
 RECORDS: list[tuple[Record, int]] = [
     (TurnPut(OWNER, PLAIN), 7),
     (TurnPut(OWNER, FULL), 9),
@@ -59,6 +65,7 @@ RECORDS: list[tuple[Record, int]] = [
     (FactGone(15, OWNER, "diet"), 15),
     (SummaryPut(OWNER, Summary("日记", "short", 7, 8, 1, "v", "h", 16, 1, 2)), 16),
     (VectorsPut(17, OWNER, "hash_64", (TurnVectors(7, 7, "a", "1", b"\x00\x01"),)), 17),
+    (VectorsPut(18, OWNER, "hash_64", (item(7, b"\x7f" * 64),), (VersionVectors("hash_32", (item(7), item(8))),)), 18),
 ]
 
 
@@ -72,6 +79,34 @@ def test_a_turn_of_an_older_release_lacks_only_what_has_a_default() -> None:
     needed = {"id": "1", "session": "a", "role": "user", "content": "x", "seq": 1, "arrived_at": 2, "created_at": 3}
     payload = msgspec.msgpack.encode({"type": "turn", "owner": OWNER, "turn": needed})
     assert decode_record(payload) == TurnPut(OWNER, Turn(**needed))  # type: ignore[arg-type]
+
+
+def test_vectors_of_an_older_release_are_of_one_version_and_without_tokens() -> None:
+    packed = [7, 7, "a", "1", b"\x00\x01"]
+    payload = {"type": "vectors", "seq": 17, "owner": OWNER, "version": "hash_64", "items": [packed]}
+    found = decode_record(msgspec.msgpack.encode(payload))
+    assert found == VectorsPut(17, OWNER, "hash_64", (TurnVectors(7, 7, "a", "1", b"\x00\x01", b""),), ())
+
+
+def test_vectors_of_one_version_are_written_as_older_releases_read_them() -> None:
+    record = VectorsPut(17, OWNER, "hash_64", (item(7),))
+    written = msgspec.msgpack.decode(encode_record(record))
+    assert written.keys() == {"type", "seq", "owner", "version", "items"}
+
+
+def test_the_vectors_of_a_turn_are_those_of_all_versions() -> None:
+    record = VectorsPut.of(1, OWNER, [VersionVectors(name, seqs) for name, seqs in BY_VERSION])
+    assert record is not None
+    assert [one.version for one in record.versions] == ["one", "two"]
+    assert {seq: list(made) for seq, made in record.of_turns().items()} == {7: ["one", "two"], 8: ["one"], 9: ["two"]}
+    left = record.only(lambda one: one.turn_seq == 9)
+    assert left == VectorsPut(1, OWNER, "two", (item(9),))
+    assert record.only(lambda one: False) is None
+    assert record.only(lambda one: True) == record
+    assert VectorsPut.of(1, OWNER, [VersionVectors("one", ())]) is None
+
+
+BY_VERSION = [("none", ()), ("one", (item(7), item(8))), ("two", (item(7), item(9)))]
 
 
 def test_a_field_of_a_newer_release_is_passed_over() -> None:

@@ -37,7 +37,9 @@ class AdminRoutes:
         self._rescan = rescan
 
     async def stats(self, who: Principal, request: Request) -> Response:
-        return json_response({"shards": await self._operator.stats(), "version": self._memory.encoder.version.name})
+        """`version` is the primary one of the embedding versions."""
+        versions = self._operator.versions
+        return json_response({"shards": await self._operator.stats(), "version": versions[0], "versions": versions})
 
     async def maintain(self, who: Principal, request: Request) -> Response:
         body = await _maintenance(request.body)

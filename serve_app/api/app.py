@@ -20,6 +20,7 @@ import msgspec
 from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.auth import KeyFile, Principal
+from serve_app.api.golden import GoldenRoutes
 from serve_app.api.http import HTML, Request, Response
 from serve_app.api.limits import LimitOptions, Limits
 from serve_app.api.openapi import docs_page, document, query_parameters
@@ -68,7 +69,7 @@ class Route(NamedTuple):
         return self.method == "GET" or self.template in READING_POSTS
 
 
-def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
+def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Route]:
     """Every route that needs a key."""
     described: list[tuple[str, str, Handler]] = [
         ("POST", "/v1/sessions/{session_id}/turns", routes.append_turns),
@@ -80,6 +81,7 @@ def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
         ("DELETE", "/v1/turns/{turn_id}", routes.delete_turn),
         ("POST", "/v1/context", routes.context),
         ("POST", "/v1/search", routes.search),
+        ("POST", "/v1/query:expand", routes.expand),
         ("PUT", "/v1/users/{user_id}/facts/{key}", routes.put_fact),
         ("GET", "/v1/users/{user_id}/facts/{key}", routes.get_fact),
         ("DELETE", "/v1/users/{user_id}/facts/{key}", routes.delete_fact),
@@ -88,11 +90,15 @@ def table(routes: Routes, admin: AdminRoutes) -> list[Route]:
         ("GET", "/v1/sessions/{session_id}/summary", routes.get_summary),
         ("POST", "/v1/sessions/{session_id}/summary:refresh", routes.refresh_summary),
         ("GET", "/v1/users", admin.list_users),
+        ("POST", "/v1/golden", golden.add),
+        ("GET", "/v1/golden", golden.page),
+        ("DELETE", "/v1/golden", golden.remove),
         ("GET", "/v1/users/{user_id}/export", routes.export),
         ("DELETE", "/v1/users/{user_id}", routes.erase_user),
         ("GET", "/v1/erasures/{erasure_id}", routes.get_erasure),
         ("POST", "/v1/redact", routes.redact),
         ("POST", "/v1/embeddings", routes.embeddings),
+        ("POST", "/v1/rerank", routes.rerank),
         ("GET", "/v1/admin/stats", admin.stats),
         ("POST", "/v1/admin/maintenance", admin.maintain),
         ("POST", "/v1/admin/backups", admin.begin_backup),
@@ -160,6 +166,7 @@ class Api:
         self,
         routes: Routes,
         admin: AdminRoutes,
+        golden: GoldenRoutes,
         keys: KeyFile,
         operator: Operator,
         metrics: Metrics,
@@ -175,7 +182,7 @@ class Api:
         self._request_numbers = itertools.count()
         self._reading = _Places(READING_MAX, "too many requests are still being sent")
         self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
-        self._routes = _Table(table(routes, admin))
+        self._routes = _Table(table(routes, admin, golden))
         self._document = msgspec.json.encode(document())
         self._page = docs_page()
         # The routes that need no key; none shows data.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from serve_app.api import convert
-from serve_app.api.schemas import ContextIn, SearchIn
+from serve_app.api.schemas import ContextIn, ExpandIn, SearchIn, TurnIn
 from serve_app.api.times import parse_time, require_zone
+from serve_app.core import Turn
 from serve_app.errors import InvalidRequest
-from serve_app.memory.requests import AsOf, ContextRequest, SearchRequest
+from serve_app.memory.requests import Asked, AsOf, ContextRequest, ExpandRequest, SearchRequest
 
 
 def context_request(body: ContextIn) -> ContextRequest:
@@ -35,18 +36,15 @@ def context_request(body: ContextIn) -> ContextRequest:
         as_of=_as_of(body.as_of),
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),
+        explain=body.explain,
     )
 
 
 def search_request(body: SearchIn) -> SearchRequest:
-    require_zone(body.tz)
+    zone = require_zone(body.tz)
     if not body.query.strip() and body.filters is None and body.session_id is None:
         raise InvalidRequest("query: without a query there must be filters")
-    now = None if body.now is None else parse_time(body.now, "now")[0]
-    history = tuple(
-        convert.passing_turn(turn, f"history[{index}]", index, now or 0)
-        for index, turn in enumerate(body.history or ())
-    )
+    now, offset = (None, 0) if body.now is None else parse_time(body.now, "now")
     return SearchRequest(
         query=body.query,
         k=body.k,
@@ -54,10 +52,25 @@ def search_request(body: SearchIn) -> SearchRequest:
         now=now,
         filters=convert.filters(body.filters, body.session_id),
         tiers=frozenset(body.tiers or ("hot", "warm")),
-        history=history,
+        history=_history(body.history, now or 0),
+        asked=Asked(offset, zone),
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),
+        rerank=body.rerank,
+        explain=body.explain,
     )
+
+
+def expand_request(body: ExpandIn) -> ExpandRequest:
+    zone = require_zone(body.tz)
+    if not body.query.strip():
+        raise InvalidRequest("query: it is empty")
+    now, offset = parse_time(body.now, "now")
+    return ExpandRequest(body.query, now, Asked(offset, zone, body.locale), _history(body.history, now))
+
+
+def _history(turns: list[TurnIn] | None, now: int) -> tuple[Turn, ...]:
+    return tuple(convert.passing_turn(turn, f"history[{index}]", index, now) for index, turn in enumerate(turns or ()))
 
 
 def _as_of(given: str | int | None) -> AsOf:

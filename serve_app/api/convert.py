@@ -8,7 +8,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from serve_app.api.schemas import CONTENT_BYTES_MAX, EditTurnIn, FactIn, FiltersIn, TurnIn
+from serve_app.api.schemas import (
+    CONTENT_BYTES_MAX,
+    RERANK_CHARACTERS_MAX,
+    EditTurnIn,
+    FactIn,
+    FiltersIn,
+    RerankIn,
+    TurnIn,
+)
 from serve_app.api.times import parse_time
 from serve_app.core import Receipt, ToolCall, Turn
 from serve_app.entities.recognise import key_named
@@ -49,6 +57,16 @@ def new_turn(turn: TurnIn, place: str) -> NewTurn:
         ttl_seconds=turn.ttl_seconds,
         field_lives=_field_lives(turn, f"{place}.field_ttl") if turn.field_ttl else (),
     )
+
+
+def documents(body: RerankIn) -> list[str]:
+    """Raises InvalidRequest where there is nothing to look for, or too much to read."""
+    if not body.query.strip():
+        raise InvalidRequest("query: there is nothing to look for")
+    texts = [one if isinstance(one, str) else one.text for one in body.documents]
+    if sum(map(len, texts)) > RERANK_CHARACTERS_MAX:
+        raise InvalidRequest(f"documents: at most {RERANK_CHARACTERS_MAX} characters in all")
+    return texts
 
 
 def _field_lives(turn: TurnIn, place: str) -> tuple[FieldLife, ...]:

@@ -15,6 +15,7 @@ from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import OF_SERVICE, OF_TENANT
 from serve_app.retrieve.conditions import CONDITIONS_MAX
 from serve_app.retrieve.work import LOOKED_AT_MAX
+from serve_app.stores.golden_file import GOLDEN_QUERIES_MAX
 
 Bodies = tuple[type, ...]
 """The shapes of which a body has one."""
@@ -22,6 +23,8 @@ Bodies = tuple[type, ...]
 Operation = tuple[str, str, str, type | Bodies | None, tuple[str, ...], int]
 
 POLICIES: Bodies = (*OF_TENANT.values(), *OF_SERVICE.values())
+
+GOLDEN_PAGE = ("user_id?", "after?", "limit?")
 
 OPERATIONS: tuple[Operation, ...] = (
     # method, path, what it does, body, query parameters, status of success
@@ -41,6 +44,14 @@ OPERATIONS: tuple[Operation, ...] = (
     ("delete", "/v1/turns/{turn_id}", "Delete a turn", None, ("user_id", "session_id"), 200),
     ("post", "/v1/context", "Build a context under a token budget", schemas.ContextIn, (), 200),
     ("post", "/v1/search", "Search a user's turns", schemas.SearchIn, (), 200),
+    (
+        "post",
+        "/v1/query:expand",
+        "Keywords, a self-contained rewrite, and the time it names",
+        schemas.ExpandIn,
+        (),
+        200,
+    ),
     ("put", "/v1/users/{user_id}/facts/{key}", "Set a fact", schemas.FactIn, (), 200),
     ("get", "/v1/users/{user_id}/facts/{key}", "Read a fact", None, (), 200),
     ("delete", "/v1/users/{user_id}/facts/{key}", "Delete a fact", None, (), 200),
@@ -63,11 +74,15 @@ OPERATIONS: tuple[Operation, ...] = (
         ("prefix?", "after?", "limit?"),
         200,
     ),
+    ("post", "/v1/golden", "Store a golden query: who asks what, and which turns answer", schemas.GoldenIn, (), 201),
+    ("get", "/v1/golden", "List golden queries; go on after the answer's `next`", None, GOLDEN_PAGE, 200),
+    ("delete", "/v1/golden", "Remove one golden query, or all of a user", None, ("id?", "user_id?"), 200),
     ("get", "/v1/users/{user_id}/export", "Everything held about a user, as NDJSON", None, (), 200),
     ("delete", "/v1/users/{user_id}", "Erase a user", None, (), 202),
     ("get", "/v1/erasures/{erasure_id}", "The progress of an erasure", None, (), 200),
     ("post", "/v1/redact", "Take personal data out of a text", schemas.RedactIn, (), 200),
     ("post", "/v1/embeddings", "Embed texts (OpenAI's shape)", schemas.EmbeddingsIn, (), 200),
+    ("post", "/v1/rerank", "Put documents in order for a query", schemas.RerankIn, (), 200),
     ("get", "/v1/admin/stats", "State of the shards (role admin)", None, (), 200),
     ("post", "/v1/admin/maintenance", "Do a piece of maintenance now (role admin)", schemas.MaintenanceIn, (), 200),
     ("post", "/v1/admin/backups", "Begin a backup (role operator)", schemas.BackupIn, (), 202),
@@ -101,8 +116,13 @@ LIMITS = {
     "entities": schemas.ENTITIES_MAX,
     "conditions": CONDITIONS_MAX,
     "data_values_looked_at": LOOKED_AT_MAX,
+    "rerank_documents": schemas.RERANK_DOCUMENTS_MAX,
+    "rerank_characters": schemas.RERANK_CHARACTERS_MAX,
     "path_characters": PATH_CHARACTERS_MAX,
     "field_ttls": schemas.FIELD_TTLS_MAX,
+    "gold_turns": schemas.GOLD_TURNS_MAX,
+    "golden_queries": GOLDEN_QUERIES_MAX,
+    "page_golden": schemas.PAGE_GOLDEN_MAX,
 }
 
 

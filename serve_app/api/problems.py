@@ -32,6 +32,8 @@ STATUS_OF_CODE = {
     "receipt_not_reached": 503,
     "not_ready": 503,
     "encoder_unavailable": 503,
+    "reranker_unavailable": 503,
+    "ranker_unusable": 503,
     "deadline_passed": 503,
     "storage_full": 507,
 }
@@ -61,6 +63,8 @@ TITLES = {
     "receipt_not_reached": "The write named by the receipt is not visible yet",
     "not_ready": "The service is starting",
     "encoder_unavailable": "The encoder cannot be loaded",
+    "reranker_unavailable": "The reranker cannot be loaded, or failed",
+    "ranker_unusable": "The learned ranker cannot be used",
     "deadline_passed": "The deadline passed before there was an answer",
     "storage_full": "The store is full",
 }

@@ -26,14 +26,17 @@ from serve_app.api.schemas import (
     ContextIn,
     EditTurnIn,
     EmbeddingsIn,
+    ExpandIn,
     FactIn,
     RedactIn,
+    RerankIn,
     SearchIn,
     TurnIn,
 )
 from serve_app.api.times import format_time
-from serve_app.core import Owner
-from serve_app.errors import InvalidRequest, NotSupported, StorageTrouble
+from serve_app.core import Degradation, Owner
+from serve_app.errors import NotSupported, StorageTrouble
+from serve_app.memory.golden import GoldenSets
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.memory.timing import Stages
@@ -47,9 +50,11 @@ T = TypeVar("T")
 _append = BodyDecoder(AppendTurnsIn)
 _edit = BodyDecoder(EditTurnIn)
 _search = BodyDecoder(SearchIn)
+_expand = BodyDecoder(ExpandIn)
 _context = BodyDecoder(ContextIn)
 _fact = BodyDecoder(FactIn)
 _redact = BodyDecoder(RedactIn)
+_rerank = BodyDecoder(RerankIn)
 _embeddings = BodyDecoder(EmbeddingsIn)
 
 FOUND_SHOWN_AT_ONCE = 100
@@ -67,8 +72,9 @@ PAGE_TURNS_DEFAULT = 100
 class Routes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(self, memory: Memory, operator: Operator) -> None:
+    def __init__(self, memory: Memory, operator: Operator, golden: GoldenSets) -> None:
         self._memory = memory
+        self._golden = golden
         self._operator = operator
 
     # ---- turns and sessions
@@ -132,6 +138,8 @@ class Routes:
         shown = showing.shown_context(answer.context, answer.found if body.explain else ())
         receipt = str(answer.as_of)
         shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
+        if answer.explained is not None:
+            shown["explain"] = showing.shown_explained(answer.explained)
         return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": stages.finish()})
 
     async def search(self, who: Principal, request: Request) -> Response:
@@ -142,19 +150,26 @@ class Routes:
         answer = await self._memory.search(owner, asked, stages)
         many = len(answer.found) > FOUND_SHOWN_AT_ONCE
         results = await _off_the_loop_if(many, partial(showing.shown_results, explain=body.explain), answer.found)
-        asked_for: dict[str, Any] = {"rewritten": answer.rewritten, "keywords": answer.keywords, "time_window": None}
-        if body.explain:
-            asked_for["entities"] = answer.entities
         stages.mark("render")
-        return json_response(
-            {
-                "results": results,
-                "query": asked_for,
-                "degradation": answer.degradation,
-                "receipt": str(answer.receipt),
-                "timings_ms": stages.finish(),
-            }
-        )
+        shown = {
+            "results": results,
+            "query": showing.shown_query(answer.rewritten, answer.keywords, answer.window),
+            "degradation": answer.degradation,
+            "receipt": str(answer.receipt),
+        }
+        if answer.explained is not None:
+            shown["explain"] = showing.shown_explained(answer.explained)
+        if (search_id := self._golden.searches.note(owner, answer.rewritten, asked.now)) is not None:
+            shown["search_id"] = search_id
+        return json_response(shown | {"timings_ms": stages.finish()})
+
+    async def expand(self, who: Principal, request: Request) -> Response:
+        """Stateless: what search would make of a query."""
+        body = await _expand(request.body)
+        asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.expand_request, body)
+        found, reasons = await self._memory.expand(who.tenant, asked)
+        shown = showing.shown_query(found.query, found.keywords, found.window)
+        return json_response(shown | {"degradation": Degradation("full", reasons)})
 
     # ---- facts and summaries
 
@@ -204,7 +219,7 @@ class Routes:
 
     async def export(self, who: Principal, request: Request) -> Response:
         """Everything held about a user, one JSON object a line."""
-        return Response(200, b"", NDJSON, pieces=exported(self._memory, _owner(who, request.path[0])))
+        return Response(200, b"", NDJSON, pieces=exported(self._memory, self._golden, _owner(who, request.path[0])))
 
     async def erase_user(self, who: Principal, request: Request) -> Response:
         erasure = await self._memory.erase(_owner(who, request.path[0]))
@@ -229,17 +244,22 @@ class Routes:
 
     async def embeddings(self, who: Principal, request: Request) -> Response:
         body = await _embeddings(request.body)
-        version = self._memory.encoder.version
-        if body.model not in (None, version.name, version.model):
-            raise InvalidRequest(f"model: the active version is {version.name!r}")
+        version = self._memory.encoder.version(body.model)
         if body.dimensions not in (None, version.dimension):
             raise NotSupported(f"dimensions: this version has {version.dimension}")
         texts = [body.input] if isinstance(body.input, str) else body.input
-        vectors, tokens = await self._memory.encoder.passages(texts)
+        vectors, tokens = await self._memory.encoder.passages(texts, version)
         many = len(texts) > VECTORS_SHOWN_AT_ONCE
         rows = await _off_the_loop_if(many, partial(_embedding_rows, encoding=body.encoding_format), vectors)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return json_response({"object": "list", "model": version.name, "data": rows, "usage": usage})
+
+    async def rerank(self, who: Principal, request: Request) -> Response:
+        """Stateless: documents of the caller's in order for a query, best first, and of equal ones as they came."""
+        body = await _rerank(request.body)
+        texts = convert.documents(body)
+        found = await self._memory.relevance.of(body.query, texts, body.model)
+        return json_response(showing.shown_relevances(found, texts if body.return_documents else None, body.top_n))
 
 
 def _begun(request: Request) -> Stages:

@@ -26,9 +26,16 @@ DEADLINE_MS_MAX = 60_000
 PAGE_TURNS_MAX = 1_000
 PAGE_USERS_DEFAULT, PAGE_USERS_MAX = 100, 1_000
 EMBEDDING_INPUTS_MAX = 2_048
+RERANK_DOCUMENTS_MAX = 1_000
+RERANK_CHARACTERS_MAX = 1_000_000
 FIELD_TTLS_MAX = 100
 ENTITIES_MAX = 32
 PAGE_ENTITIES_DEFAULT, PAGE_ENTITIES_MAX = 100, 1_000
+GOLD_TURNS_MAX = 100
+NOTE_CHARACTERS_MAX = 4_096
+PAGE_GOLDEN_DEFAULT, PAGE_GOLDEN_MAX = 100, 1_000
+
+LOCALE_PATTERN = r"^[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8})*(?:\.[A-Za-z0-9-]{1,16})?$"
 
 Id = Annotated[
     str,
@@ -144,6 +151,16 @@ class SearchIn(Body):
     explain: bool = False
 
 
+class ExpandIn(Body):
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)]
+    now: Time
+    tz: Annotated[Name, Meta(description="IANA time zone; default: the offset of now")] | None = None
+    locale: (
+        Annotated[str, Meta(max_length=64, pattern=LOCALE_PATTERN, description="like en-GB or zh-Hant-HK")] | None
+    ) = None
+    history: Annotated[list[TurnIn], Meta(max_length=TURNS_A_CALL_MAX)] | None = None
+
+
 class ContextIn(Body):
     user_id: Id
     query: Annotated[str, Meta(min_length=1)]
@@ -163,6 +180,22 @@ class ContextIn(Body):
     explain: bool = False
 
 
+class GoldIn(Body):
+    session_id: Id
+    turn_id: Id
+
+
+class GoldenIn(Body):
+    """`query` and `user_id`, or `search_id` in place of `query` and `as_of`."""
+
+    gold: Annotated[list[GoldIn], Meta(min_length=1, max_length=GOLD_TURNS_MAX)]
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)] | None = None
+    user_id: Id | None = None
+    as_of: ReceiptText | Annotated[int, Meta(ge=0)] | None = None
+    note: Annotated[str, Meta(max_length=NOTE_CHARACTERS_MAX)] | None = None
+    search_id: Annotated[str, Meta(max_length=64, description="as a search answered it")] | None = None
+
+
 class EmbeddingsIn(Body):
     input: (
         Annotated[str, Meta(min_length=1)]
@@ -172,6 +205,20 @@ class EmbeddingsIn(Body):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = None
     user: str | None = None
+
+
+class DocumentIn(Body):
+    text: str
+
+
+class RerankIn(Body):
+    """As Cohere and Jina have it."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)]
+    documents: Annotated[list[str | DocumentIn], Meta(min_length=1, max_length=RERANK_DOCUMENTS_MAX)]
+    model: str | None = None
+    top_n: Annotated[int, Meta(ge=1)] | None = None
+    return_documents: bool = False
 
 
 class RedactIn(Body):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,12 +13,13 @@ from serve_app.api.times import format_time
 from serve_app.backup.runner import Shown
 from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
-from serve_app.core import Fact, Receipt, Role, Summary, ToolCall, Turn
+from serve_app.core import Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
 from serve_app.memory.entities import EntityLine
+from serve_app.memory.relevance import Relevances
 from serve_app.records import Erasure
+from serve_app.retrieve.found import Explained, Found
 from serve_app.retrieve.fuse import ARMS
-from serve_app.retrieve.search import Found
 from serve_app.retrieve.statements import Result, Statement, written_at
 
 WRITTEN_A_GENERATION = 4_096
@@ -63,6 +64,17 @@ class ShownFound(ShownTurn):
     scores: dict[str, float] = {}
     tier: str = "hot"
     matched_paths: tuple[str, ...] | UnsetType = UNSET
+    explain: ShownWhy | UnsetType = UNSET
+
+
+class ShownWhy(msgspec.Struct):
+    """Why the second stage put a turn where it stands: its place before, and what was known and said of it."""
+
+    first_rank: int
+    first_score: float
+    rerankers: Mapping[str, float]
+    features: Mapping[str, float | None]
+    contributions: Mapping[str, float]
 
 
 S = TypeVar("S", bound=ShownTurn)
@@ -190,7 +202,8 @@ def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:
     if why is None:
         return shown
     found = shown_found(why, explain=True)
-    return shown | {name: getattr(found, name) for name in ("role", "speaker", "content", "scores")}
+    shown |= {name: getattr(found, name) for name in ("role", "speaker", "content", "scores")}
+    return shown if found.explain is UNSET else shown | {"explain": found.explain}
 
 
 class _Written(Entry[Turn]):
@@ -214,6 +227,7 @@ class _Finding(msgspec.Struct):
     scores: dict[str, float]
     tier: str
     matched_paths: tuple[str, ...] | UnsetType = UNSET
+    explain: ShownWhy | UnsetType = UNSET
 
 
 def shown_results(found: Sequence[Result], explain: bool) -> list[msgspec.Raw]:
@@ -228,7 +242,7 @@ def _shown_result(found: Result, explain: bool) -> msgspec.Raw:
     if found.turn.characters > WRITTEN_CHARACTERS_MAX:
         return msgspec.Raw(msgspec.json.encode(shown_found(found, explain)))
     matched = UNSET if found.matched is None else found.matched
-    finding = _Finding("turn", found.score, _scores(found, explain), found.tier, matched)
+    finding = _Finding("turn", found.score, _scores(found, explain), found.tier, matched, _shown_why(found))
     return msgspec.Raw(b"%b,%b" % (_written.of(found.turn).json, msgspec.json.encode(finding)[1:]))
 
 
@@ -237,7 +251,28 @@ def shown_found(found: Found, explain: bool) -> ShownFound:
     shown.score, shown.tier = found.score, found.tier
     shown.scores = _scores(found, explain)
     shown.matched_paths = UNSET if found.matched is None else found.matched
+    shown.explain = _shown_why(found)
     return shown
+
+
+def _shown_why(found: Found) -> ShownWhy | UnsetType:
+    why = found.why
+    return UNSET if why is None else ShownWhy(why.rank, why.score, why.by, why.features, why.contributions)
+
+
+def shown_explained(explained: Explained) -> dict[str, Any]:
+    """What a search did: the tiers and the version that were searched, how many turns, and by whom they were judged."""
+    return {
+        "tiers": explained.tiers,
+        "version": explained.version,
+        "candidates": explained.candidates,
+        "reranked": explained.reranked,
+        "entities": explained.entities,
+        "rerankers": [
+            {"kind": one.kind, "name": one.name, "result": one.result, "ms": round(1e3 * one.seconds, 3)}
+            for one in explained.judged
+        ],
+    }
 
 
 def _shown_statement(found: Statement, explain: bool) -> dict[str, Any]:
@@ -265,6 +300,18 @@ def _shown_statement(found: Statement, explain: bool) -> dict[str, Any]:
 
 def _scores(found: Result, explain: bool) -> dict[str, float]:
     return {arm: added for arm, added in zip(ARMS, found.added, strict=False) if added or explain}
+
+
+def shown_relevances(found: Relevances, texts: Sequence[str] | None, top_n: int | None) -> dict[str, Any]:
+    """`texts`: the documents, where they are wanted back."""
+    scores = found.scores.tolist()
+    best_first = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[:top_n]
+    results = [
+        {"index": index, "relevance_score": scores[index]}
+        | ({} if texts is None else {"document": {"text": texts[index]}})
+        for index in best_first
+    ]
+    return {"model": found.model, "results": results, "usage": {"total_tokens": found.tokens}}
 
 
 def shown_erasure(erasure: Erasure, stuck: bool, backups: Sequence[tuple[str, int]] | None = ()) -> dict[str, Any]:
@@ -306,3 +353,14 @@ def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
         shown |= {"copied_bytes": progress.copied_bytes, "planned_bytes": progress.planned_bytes}
         shown |= {"shards": progress.shards, "error": progress.error}
     return shown
+
+
+def shown_query(rewritten: str, keywords: Sequence[str], window: TimeWindow | None) -> dict[str, Any]:
+    """What a query was taken for. The ends of its window have the offsets that hold there."""
+    ends = None
+    if window is not None:
+        ends = {
+            "start": None if window.start is None else window.start.isoformat(),
+            "end": None if window.end is None else window.end.isoformat(),
+        }
+    return {"rewritten": rewritten, "keywords": keywords, "time_window": ends}

@@ -35,14 +35,15 @@ def parse_time(text: str, field: str) -> tuple[int, int]:
     return instant, offset // timedelta(minutes=1)
 
 
-def require_zone(name: str | None) -> None:
-    """Raises InvalidRequest where there is no time zone of this name."""
+def require_zone(name: str | None) -> str | None:
+    """The name. Raises InvalidRequest where there is no time zone of this name."""
     if name is None:
-        return
+        return None
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidRequest("tz: a time zone is named as in the IANA database, like Europe/Madrid") from error
+    return name
 
 
 def _six_digits(text: str) -> str:

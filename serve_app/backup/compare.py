@@ -18,7 +18,7 @@ def compare(one: Layout, other: Layout, report: Report, owners: Told = nothing, 
     """Differences are faults of the report. Raises InvalidRequest, StorageTrouble."""
     shape = one.shape()
     if shape != other.shape():
-        report.fault("differs", -1, "the stores differ in shards or embedding version")
+        report.fault("differs", -1, "the stores differ in shards or embedding versions")
         return
     for number in range(shape.shards):
         _compare_shards(open_shard(one, shape, number), open_shard(other, shape, number), report, owners, expected)

@@ -8,11 +8,15 @@ import msgspec
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
+from serve_app.stores.golden_file import GOLDEN_FOLDER
 from serve_app.stores.places import DiskPlace, Place, open_place
 
 STORE_FILE = "store.json"
 SMALL_FILES = (STORE_FILE, "keys.json", "policies.json")
 """What a backup takes from the data folder itself: identity, hashes of keys, policies. No key as it is used."""
+
+SMALL_FOLDERS = (GOLDEN_FOLDER,)
+"""Folders of small files (`*.json`) that it takes, too: golden queries."""
 
 RESTORE_FILE = "restore.json"
 """Stands in a data folder while a restore into it is not finished; a service does not start on such a folder."""
@@ -20,11 +24,16 @@ RESTORE_FILE = "restore.json"
 LOG, TABLES, COLD = "log", "tables", "cold"
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """What of a store's identity has to be known to read it."""
+class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of a store's identity has to be known to read it: `version` is the primary one, `others` are beside it."""
 
     shards: int
     version: EmbeddingVersion
+    others: tuple[EmbeddingVersion, ...] = ()
+
+    @property
+    def versions(self) -> tuple[EmbeddingVersion, ...]:
+        return (self.version, *self.others)
 
 
 class Layout(msgspec.Struct, frozen=True):

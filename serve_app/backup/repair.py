@@ -189,11 +189,8 @@ def _without(entry: Entry, lost: set[int] | range) -> Entry | None:
     if isinstance(record, TurnPut) and record.turn.rev != record.turn.seq and record.turn.seq in lost:
         return None
     if isinstance(record, VectorsPut):
-        items = tuple(item for item in record.items if item.turn_seq not in lost)
-        if not items:
-            return None
-        if len(items) < len(record.items):
-            return Entry(entry.seq, encode_record(msgspec.structs.replace(record, items=items)))
+        kept = record.only(lambda item: item.turn_seq not in lost)
+        return None if kept is None else entry if kept == record else Entry(entry.seq, encode_record(kept))
     return entry
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from serve_app.backup.catalogue import Catalogue, Finished, look, read_manifest
 from serve_app.backup.copying import Pace, checksum, copy_checked
-from serve_app.backup.layout import LOG, RESTORE_FILE, STORE_FILE, Layout
+from serve_app.backup.layout import LOG, RESTORE_FILE, SMALL_FOLDERS, STORE_FILE, Layout
 from serve_app.backup.manifest import HeldFile, HeldSegment, HeldShard, Manifest
 from serve_app.core import SECOND_US
 from serve_app.errors import InvalidRequest, NotFound
@@ -153,7 +153,8 @@ class Restorer:
 
     def _put(self, file: HeldFile) -> None:
         root, _, below = file.path.partition("/")
-        target, path = (self._layout.place(root), below) if below else (self._layout.home, file.path)
+        at_home = not below or root in SMALL_FOLDERS
+        target, path = (self._layout.home, file.path) if at_home else (self._layout.place(root), below)
         expected = (file.size, file.sha256)
         try:
             if checksum(target, path, self._pace) == expected:

@@ -20,7 +20,16 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from serve_app.backup.copying import Pace, checksum, copy
-from serve_app.backup.layout import LOG, SMALL_FILES, TABLES, Layout, log_folder, table_folder, table_name
+from serve_app.backup.layout import (
+    LOG,
+    SMALL_FILES,
+    SMALL_FOLDERS,
+    TABLES,
+    Layout,
+    log_folder,
+    table_folder,
+    table_name,
+)
 from serve_app.backup.manifest import (
     BEGUN,
     FILES,
@@ -127,14 +136,14 @@ class Taker:
         kept = {blob.path for blob in self._target.list(f"{begun.id}/{SHARDS}")}
         shards = []
         for number in range(shape.shards):
-            shards.append(self._shard(begun, base, number, shape.version.name, kept))
+            shards.append(self._shard(begun, base, number, kept))
             done(number + 1)
         small = tuple(self._small_files(begun.id))
         manifest = Manifest(FORMAT, begun, self._clock(), shape, small, tuple(shards))
         self._put_json(f"{begun.id}/{MANIFEST}", manifest)
         return manifest
 
-    def _shard(self, begun: Begun, base: Manifest | None, number: int, version: str, kept: set[str]) -> HeldShard:
+    def _shard(self, begun: Begun, base: Manifest | None, number: int, kept: set[str]) -> HeldShard:
         """As it was copied before this backup was taken up again, or copied now."""
         path = shard_file(begun.id, number)
         if path in kept:
@@ -169,10 +178,10 @@ class Taker:
 
     def _newest_tables(self, number: int) -> Iterable[Table]:
         """Warm first: what moves from there to another root meanwhile is in both then, as after a crash."""
-        version = self._layout.shape().version
+        versions = self._layout.shape().versions
         for root, uri in self._layout.tables.items():
             try:
-                reader = TableReader(uri, table_name(number), version, self._layout.options_of(root))
+                reader = TableReader(uri, table_name(number), versions, self._layout.options_of(root))
             except NotFound:
                 if root == TABLES:
                     raise StoreUnavailable(f"the table of shard {number} is not there") from None
@@ -267,7 +276,8 @@ class Taker:
 
     def _small_files(self, backup: str) -> Iterable[HeldFile]:
         home = self._layout.home
-        for name in SMALL_FILES:
+        listed = [blob.path for folder in SMALL_FOLDERS for blob in home.list(folder) if blob.path.endswith(".json")]
+        for name in (*SMALL_FILES, *listed):
             try:
                 yield HeldFile(name, *copy(home, name, self._target, f"{backup}/{FILES}/{name}", self._pace), backup)
             except NotFound:  # nobody has made a key or set a policy

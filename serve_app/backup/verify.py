@@ -7,7 +7,7 @@ no version names, segments that are folded) are what a crash may leave and maint
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,20 +16,23 @@ import numpy as np
 from serve_app.backup.findings import Report
 from serve_app.backup.layout import LOG, Layout, Shape, log_folder, table_folder
 from serve_app.backup.view import LOOKS, OWNED, ShardView, open_shard
-from serve_app.core import ROWS_PER_TURN_MAX, Owner, Turn
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Owner, Turn
 from serve_app.errors import MemstrataError, NotFound
 from serve_app.placement import shard_of
-from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone, decode_record
+from serve_app.ports import TOKEN_DIMENSION
+from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone, VectorsPut, decode_record
+from serve_app.stores.block import Block
 from serve_app.stores.lance_files import MANIFESTS, manifest_version, names
 from serve_app.stores.log import FENCES_KEPT
+from serve_app.stores.packing import PACKED_BYTES
 from serve_app.stores.places import Place, read
-from serve_app.stores.rows import StoredOwner
+from serve_app.stores.rows import COLD, StoredOwner
 from serve_app.stores.segment import Decoded, decode, number_of
 
 Told = Callable[[int], None]
 """Told of owners that are done."""
 
-_COLUMNS = ["row", "rev", "kind", "owner", "seq", "vector_rev"]
+_COLUMNS = ["row", "rev", "kind", "owner", "seq", "tier", "vector_rev"]
 _KEYED = OWNED | {"chunk"}
 
 
@@ -69,6 +72,8 @@ class _Check:
         self._view = view
         self._report = report
         self._number = view.number
+        self._settled = np.empty(0, np.int64)
+        """Turns of the table, not cold ones, that wait for no vectors; in order."""
 
     def run(self, owners: Told, expected: Told) -> None:
         self._log()
@@ -151,14 +156,17 @@ class _Check:
 
     def _rows(self) -> None:
         """Keys, places and watermark of every row; memory is some bytes a row."""
-        keys, turns, chunks = array("q"), array("q"), array("q")
+        keys, turns, chunks, settled = array("q"), array("q"), array("q"), array("q")
         for row in self._view.table.columns(_COLUMNS):
             keys.append(row["row"])
             if row["kind"] == "turn":
                 turns.append(row["seq"])
+                if row["vector_rev"] == row["rev"] and row["tier"] != COLD:
+                    settled.append(row["seq"])
             if row["kind"] == "chunk":
                 chunks.append(row["seq"])
             self._row(row)
+        self._settled = np.sort(np.frombuffer(settled, np.int64))
         self._report.seen("rows", len(keys))
         if (twice := len(keys) - len(np.unique(np.frombuffer(keys, np.int64)))) > 0:
             self._fault("doubled", f"table: {twice} rows have a key that another row has")
@@ -198,6 +206,7 @@ class _Check:
         if block.turns != expected:
             differing = sorted(set(block.turns) ^ set(expected))[:5] or "contents"
             self._fault("replay", f"{_shown(owner)}: memory and replay differ: {differing}")
+        self._vectors(owner, stored, block)
         if sum(len(session.seqs) for session in block.sessions.values()) != block.total_turns:
             self._fault("replay", f"{_shown(owner)}: the sessions do not add up to {block.total_turns} turns")
         cold = self._view.cold_seqs(owner, stored, block)
@@ -207,6 +216,19 @@ class _Check:
         self._report.seen("turns", block.total_turns)
         self._report.seen("facts", len(block.facts))
         self._report.seen("summaries", len(block.summaries))
+
+    def _vectors(self, owner: str, stored: StoredOwner, block: Block) -> None:
+        """Vectors and tokens under each version: none that should have come are missing, and a replay gives as many."""
+        held = {one.turn_seq for vectors in stored.vectors.values() for one in vectors}
+        own = np.array([turn.seq for turn in stored.turns], np.int64)
+        for seq in own[np.isin(own, self._settled)].tolist():
+            if seq not in held:
+                self._fault("vectors", f"{_shown(owner)}: turn {seq} waits for no vectors and has none")
+        shapes = {seq: block.vectors.shape(seq) for seq in block.vectors.came}
+        expected = replayed_vectors(stored, self._view.tail(owner), block.turns, self._shape.versions)
+        if shapes != expected:
+            differing = [seq for seq in sorted({*shapes, *expected}) if shapes.get(seq) != expected.get(seq)]
+            self._fault("replay", f"{_shown(owner)}: vectors in memory and by replay differ: turns {differing[:5]}")
 
     def _index(self, owner: str, stored: StoredOwner) -> None:
         """The columns of a row say what its body says; no vector is of a turn that is not there."""
@@ -219,7 +241,8 @@ class _Check:
                 line.created_at,
             ):
                 self._fault("row", f"{_shown(owner)}: the columns of turn {line.seq} contradict its body")
-        for seq in {one.turn_seq for one in stored.vectors} - bodies.keys():
+        held = {one.turn_seq for vectors in stored.vectors.values() for one in vectors}
+        for seq in held - bodies.keys():
             self._fault("orphan", f"{_shown(owner)}: vectors of turn {seq}, which is not there")
 
 
@@ -240,6 +263,32 @@ def replayed(stored: StoredOwner, tail: list[Record]) -> dict[int, Turn]:
             case _:
                 pass
     return turns
+
+
+def replayed_vectors(
+    stored: StoredOwner, tail: list[Record], turns: Mapping[int, Turn], versions: Sequence[EmbeddingVersion]
+) -> dict[int, dict[str, tuple[int, int]]]:
+    """By turn and version how many vectors there are and of how many tokens, by nothing but rows and records."""
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for version in versions:
+        for one in stored.vectors.get(version.name, ()):
+            held = found.setdefault(one.turn_seq, {})
+            held[version.name] = len(one.parts), len(one.tokens) // TOKEN_DIMENSION
+    sizes = {version.name: PACKED_BYTES * version.dimension for version in versions}
+    revs = {turn.seq: turn.rev for turn in stored.turns}
+    for record in tail:
+        if isinstance(record, TurnPut):
+            revs[record.turn.seq] = record.turn.rev
+            found.pop(record.turn.seq, None)
+        if isinstance(record, VectorsPut):
+            for seq, made in record.of_turns().items():
+                shapes = {
+                    name: (len(one.vectors) // sizes[name], len(one.tokens) // TOKEN_DIMENSION)
+                    for name, one in made.items()
+                    if name in sizes and one.rev == revs.get(seq)
+                }
+                found |= {seq: shapes} if shapes else {}
+    return {seq: shapes for seq, shapes in found.items() if seq in turns}
 
 
 def _shown(owner: str) -> str:

@@ -60,12 +60,15 @@ class PlaceSegments:
 
 
 class Content(msgspec.Struct, frozen=True):
-    """All that one owner has, whichever part of the store it comes from. Vectors: how many each turn has."""
+    """All that one owner has, whichever part of the store it comes from.
+
+    Vectors: by version how many each turn has, and of how many tokens.
+    """
 
     turns: dict[int, Turn]
     facts: dict[str, list[Fact]]
     summaries: dict[str, list[Summary]]
-    vectors: dict[int, int]
+    vectors: dict[int, dict[str, tuple[int, int]]]
 
 
 class ShardView:
@@ -106,7 +109,8 @@ class ShardView:
 
     def block(self, owner: str, stored: StoredOwner) -> Block:
         """As a service that starts now would rebuild it, if no turn had left memory but the cold ones."""
-        block = Block(owner, self._shape.version, NoVectors(), ALL_TURNS)
+        versions = self._shape.versions
+        block = Block(owner, versions, {one.name: NoVectors() for one in versions}, ALL_TURNS)
         index = tuple(msgspec.structs.replace(line, tier=HOT) for line in stored.index)
         block.restore(msgspec.structs.replace(stored, index=index), self.folded_seq)
         for record in self.tail(owner):
@@ -123,10 +127,10 @@ class ShardView:
     def content(self, owner: str) -> Content:
         stored = self.stored(owner)
         block = self.block(owner, stored)
-        parts = {seq: parts for seq, (_, parts) in block.vectors.items()}
+        vectors = {seq: block.vectors.shape(seq) for seq in block.vectors.came}
         cold = {turn.seq: turn for turn in self.cold.read(owner, self.cold_seqs(owner, stored, block))}
         cold |= self._edited_cold(owner, stored, block)
-        return Content(block.turns | cold, block.facts, block.summaries, parts)
+        return Content(block.turns | cold, block.facts, block.summaries, vectors)
 
     def _edited_cold(self, owner: str, stored: StoredOwner, block: Block) -> dict[int, Turn]:
         """Turns that come back from the cold table with the next fold."""
@@ -148,7 +152,7 @@ def open_shard(layout: Layout, shape: Shape, number: int) -> ShardView:
     """Raises StorageTrouble, NotFound, DecodeError for an entry that is no record."""
     segments = PlaceSegments(layout.place(LOG), log_folder(number))
     for look in range(LOOKS):
-        table = TableReader(layout.tables[TABLES], table_name(number), shape.version, layout.options)
+        table = TableReader(layout.tables[TABLES], table_name(number), shape.versions, layout.options)
         folded_seq = table.folded_seq()
         found = replay(segments, folded_seq)
         if found.damage is None or found.damage.kind != "hole" or look == LOOKS - 1:

@@ -1,9 +1,9 @@
 """Files of turns to write: JSON lines, in the form of conversation data sets or in that of the API.
 
 Data-set form, one turn a line: `conversation_id, session, dia_id, speaker, text, timestamp`, optional `role`
-(`user` if absent) and `image_caption`. The conversation is the user, so that its sessions are searched together;
-a session's id is `<conversation_id>/<session>`. API form: `user_id`, `session_id`, and a turn as the API takes it,
-or as an export gives it: then with facts, and a last line that shows that it is whole.
+(`user` if absent), `image_caption` and `place`. The conversation is the user, so that its sessions are searched
+together; a session's id is `<conversation_id>/<session>`. API form: `user_id`, `session_id`, and a turn as the API
+takes it, or as an export gives it: then with facts, and a last line that shows that it is whole.
 """
 
 from __future__ import annotations
@@ -143,6 +143,8 @@ def _of_data_set(row: Json) -> Entry:
         "content": row["text"] + (f" [shares a photo: {caption}]" if caption else ""),
         "created_at": _with_offset(row["timestamp"]),
     }
+    if row.get("place"):
+        turn["metadata"] = {"place": row["place"]}
     return Entry(row["conversation_id"], f"{row['conversation_id']}/{row['session']}", turn)
 
 

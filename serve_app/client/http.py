@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote as percent_encoded
+from urllib.parse import urlencode
 
 import httpx
 
@@ -21,6 +22,7 @@ RETRIED = (429, 500, 503)
 """500 is what a load balancer says while a replica is replaced; writes carry turn ids, so that a repeat is safe."""
 
 REQUEST_S = 60.0
+GOLDEN_PAGE = 1_000
 READY_POLL_S = 0.25
 
 Json = dict[str, Any]
@@ -90,6 +92,18 @@ class Client:
     def erase(self, user: str) -> str:
         """Erase a user; gives the id of the erasure. Readers see nothing of the user from now on."""
         return str(self._send(f"/v1/users/{quote(user)}", {}, "DELETE")["erasure_id"])
+
+    def golden(self, user: str | None = None) -> list[Json]:
+        """The golden queries of the key's tenant, of all its users or of one."""
+        found: list[Json] = []
+        asked = {} if user is None else {"user_id": user}
+        after: Json = {}
+        while True:
+            page = self._send(f"/v1/golden?{urlencode({'limit': GOLDEN_PAGE} | asked | after)}", {}, "GET")
+            found += page["golden"]
+            if "next" not in page:
+                return found
+            after = {"after": page["next"]}
 
     def begin_backup(self, kind: str, uri: str | None) -> Json:
         return self._send("/v1/admin/backups", {"kind": kind} | ({"uri": uri} if uri else {}))

@@ -5,7 +5,7 @@ Plain classes are wrapped here and nowhere else; no other module of this package
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -36,13 +36,13 @@ START_TRIES = 1
 
 
 def build(
-    compose: Callable[..., AsgiService], console: Path, open_encoder: Callable[[], Embedder] | None = None
+    compose: Callable[..., AsgiService], console: Path, open_encoders: Callable[[], Sequence[Embedder]] | None = None
 ) -> serve.Application:
     """The application whose gateway runs `compose()`; its output goes to the pipe at `console`.
 
-    With `open_encoder` the encoder has a deployment of its own, and `compose` is told so by `queues`.
+    With `open_encoders` the encoders have a deployment of their own, and `compose` is told so by `queues`.
     """
-    beside = [] if open_encoder is None else [_embedder(open_encoder, console)]
+    beside = [] if open_encoders is None else [_embedder(open_encoders, console)]
     composed = partial(compose_beside, compose, APPLICATION) if beside else compose
 
     def gateway() -> Gateway:
@@ -64,7 +64,7 @@ def build(
     return deployed(serve.ingress(gateway)()).bind(*beside)
 
 
-def _embedder(open_encoder: Callable[[], Embedder], console: Path) -> serve.Application:
+def _embedder(open_encoders: Callable[[], Sequence[Embedder]], console: Path) -> serve.Application:
     deployed = serve.deployment(
         name=EMBEDDER,
         num_replicas=1,
@@ -75,4 +75,4 @@ def _embedder(open_encoder: Callable[[], Embedder], console: Path) -> serve.Appl
         graceful_shutdown_timeout_s=STOP_S,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
     )
-    return deployed(EmbedderReplica).bind(open_encoder, console)
+    return deployed(EmbedderReplica).bind(open_encoders, console)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from serve_app.asgi import Compose
@@ -22,18 +22,18 @@ def serve(
     on_start: Callable[[], None],
     *,
     proxy: Proxy | None = None,
-    open_encoder: Callable[[], Embedder] | None = None,
+    open_encoders: Callable[[], Sequence[Embedder]] | None = None,
 ) -> int:
     """Serve on `host:port` until SIGINT or SIGTERM; gives the exit status.
 
     All of Ray lives in a child process; `on_start` is called there, before Ray starts. `compose` must be picklable.
-    `proxy` None takes the fastest that is installed. With `open_encoder` the encoder has a deployment of its own.
+    `proxy` None takes the fastest that is installed. With `open_encoders` the encoders have a deployment of their own.
     """
-    return run_apart(partial(_serve_here, partial(_run, compose, open_encoder), host, port, on_start, proxy))
+    return run_apart(partial(_serve_here, partial(_run, compose, open_encoders), host, port, on_start, proxy))
 
 
-def _run(compose: Compose, open_encoder: Callable[[], Embedder] | None, session: RaySession) -> None:
-    session.run(compose, open_encoder)
+def _run(compose: Compose, open_encoders: Callable[[], Sequence[Embedder]] | None, session: RaySession) -> None:
+    session.run(compose, open_encoders)
 
 
 def _serve_here(

@@ -1,24 +1,20 @@
-"""The encoder in a deployment of its own: the class that serves it, and what the gateway has in its place.
+"""The encoders in a deployment of their own: the class that serves them, and what the gateway has in their place.
 
-The gateway keeps the tokenizer, for cutting long texts, and the cache of query vectors, and never imports torch. An
-encoder that is gone costs vectors and nothing else: its calls fail with EncoderUnavailable until Serve has
-started it anew.
+One deployment serves all active versions. The gateway keeps the tokenizers, for cutting long texts, and the cache of
+encoded queries, and never imports torch. A deployment that is gone costs vectors and nothing else: its calls fail with
+EncoderUnavailable until Serve has started it anew.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
@@ -26,13 +22,14 @@ from serve_app.asgi import AsgiService
 from serve_app.deployments.console import write_to_console
 from serve_app.deployments.lifeline import die_with_parent
 from serve_app.errors import EncoderUnavailable, MemstrataError, Overloaded
-from serve_app.models.batching import EmbedLimits, EmbedService
-from serve_app.ports import Embedder, Vectors
+from serve_app.models.batching import EmbedLimits
+from serve_app.models.encoders import EmbedServices
+from serve_app.models.query_cache import QueryCache, QueryKey, owned, query_key
+from serve_app.ports import Embedder, EncodedQuery, Encodings
 
 __all__ = ["EMBEDDER", "EmbedderCalls", "EmbedderReplica", "compose_beside"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float32]
 Remote = Callable[[DeploymentHandle[Any]], Any]
 """One call by the deployment's handle."""
 
@@ -56,62 +53,65 @@ BEAT_LIMIT_S = 1.5
 
 
 class EmbedderReplica:
-    """`EmbedService` as other processes call it; vectors are computed in its thread, never on the replica's loop."""
+    """`EmbedServices` as other processes call them; vectors are computed in their threads, never on the replica's
+    loop.
+    """
 
-    def __init__(self, open_encoder: Callable[[], Embedder], console: Path) -> None:
+    def __init__(self, open_encoders: Callable[[], Sequence[Embedder]], console: Path) -> None:
         die_with_parent()
         write_to_console(console)
-        self._service = EmbedService(open_encoder())
+        self._services = EmbedServices(open_encoders())
 
-    async def query(self, text: str, solo: bool, within_s: float | None) -> Vector:
+    async def query(self, version: str, text: str, solo: bool, within_s: float | None) -> EncodedQuery:
         deadline = None if within_s is None else time.monotonic() + within_s
-        return await asyncio.wrap_future(self._service.query(text, solo=solo, deadline=deadline))
+        return await asyncio.wrap_future(self._services.query(version, text, solo=solo, deadline=deadline))
 
-    async def passages(self, texts: list[str]) -> Vectors:
-        return await asyncio.wrap_future(self._service.passages(texts))
+    async def passages(self, version: str, texts: list[str]) -> Encodings:
+        return await asyncio.wrap_future(self._services.passages(version, texts))
 
-    async def passages_counted(self, texts: list[str]) -> tuple[Vectors, list[int]]:
-        return await asyncio.wrap_future(self._service.passages_counted(texts))
+    async def passages_counted(self, version: str, texts: list[str]) -> Encodings:
+        return await asyncio.wrap_future(self._services.passages_counted(version, texts))
 
     async def alive(self) -> bool:
         return True
 
 
 class EmbedderCalls:
-    """What `EmbedService` is to a service, by calls to the deployment on the gateway's loop.
+    """What `EmbedServices` are to a service, by calls to the deployment on the gateway's loop.
 
     Its methods may be called from any thread.
     """
 
-    def __init__(self, application: str, version: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._version = loop, version
+    def __init__(self, application: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._application = application
         self._handle: DeploymentHandle[Any] | None = None
         self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[str, bytes, bool], Vector] = OrderedDict()
+        self._cache = QueryCache(EmbedLimits().query_vectors_max, EmbedLimits().query_bytes_max)
         self._gone = False
         self._loss: asyncio.Future[None] | None = None
         self._calls: set[Future[Any]] = set()
         self._beating = asyncio.run_coroutine_threadsafe(self._beat(), loop)
 
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Vector]:
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        key = (self._version, digest, solo)
+    def query(
+        self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
+    ) -> Future[EncodedQuery]:
+        key = query_key(version, text, solo)
         with self._lock:
             known = self._cache.get(key)
-            if known is not None:
-                self._cache.move_to_end(key)
         if known is not None:
-            found: Future[Vector] = Future()
+            found: Future[EncodedQuery] = Future()
             found.set_result(known)
             return found
-        return self._call(self._query(key, text, solo, deadline), refuse=self._gone and deadline is not None)
+        return self._call(self._query(key, text, deadline), refuse=self._gone and deadline is not None)
 
-    def passages(self, texts: Sequence[str]) -> Future[Vectors]:
-        return self._call(self._passages(texts), refuse=self._gone)
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        asked = self._answer(lambda remote: remote.passages.remote(version, list(texts)))
+        return self._call(asked, refuse=self._gone)
 
-    def passages_counted(self, texts: Sequence[str]) -> Future[tuple[Vectors, list[int]]]:
-        return self._call(self._passages_counted(texts), refuse=self._gone)
+    def passages_counted(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        asked = self._answer(lambda remote: remote.passages_counted.remote(version, list(texts)))
+        return self._call(asked, refuse=self._gone)
 
     def close(self) -> None:
         """What still waits is cancelled."""
@@ -137,25 +137,17 @@ class EmbedderCalls:
         with self._lock:
             self._calls.discard(call)
 
-    async def _query(self, key: tuple[str, bytes, bool], text: str, solo: bool, deadline: float | None) -> Vector:
+    async def _query(self, key: QueryKey, text: str, deadline: float | None) -> EncodedQuery:
+        version, _, solo = key
         within_s = None if deadline is None else deadline - time.monotonic()
         patient = deadline is None  # the first query of all, which waits for the weights
-        vector: Vector = await self._answer(lambda remote: remote.query.remote(text, solo, within_s), patient=patient)
-        own = vector.copy()
-        own.setflags(write=False)
+        came: EncodedQuery = await self._answer(
+            lambda remote: remote.query.remote(version, text, solo, within_s), patient=patient
+        )
+        own = owned(came)  # Ray may share what it hands out
         with self._lock:
-            self._cache[key] = own
-            if len(self._cache) > EmbedLimits().query_vectors_max:
-                self._cache.popitem(last=False)
+            self._cache.put(key, own)
         return own
-
-    async def _passages(self, texts: Sequence[str]) -> Vectors:
-        vectors: Vectors = await self._answer(lambda remote: remote.passages.remote(list(texts)))
-        return vectors
-
-    async def _passages_counted(self, texts: Sequence[str]) -> tuple[Vectors, list[int]]:
-        vectors, tokens = await self._answer(lambda remote: remote.passages_counted.remote(list(texts)))
-        return vectors, tokens
 
     async def _answer(self, call: Remote, *, patient: bool = False) -> Any:
         """What the deployment answers. Raises EncoderUnavailable as soon as it is gone, unless `patient`."""
@@ -205,9 +197,9 @@ class EmbedderCalls:
 
 
 def compose_beside(compose: Callable[..., AsgiService], application: str) -> AsgiService:
-    """The service, its encoder in the deployment beside it. To be called on the loop that the service will run on."""
+    """The service, its encoders in the deployment beside it. To be called on the loop that the service will run on."""
     loop = asyncio.get_running_loop()
-    return compose(queues=lambda embedder: EmbedderCalls(application, embedder.version.name, loop))
+    return compose(queues=lambda: EmbedderCalls(application, loop))
 
 
 def _unavailable() -> EncoderUnavailable:

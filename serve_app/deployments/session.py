@@ -13,7 +13,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -68,13 +68,13 @@ class RaySession:
         )
         serve.start(http_options={"host": host, "port": port}, logging_config=QUIET)
 
-    def run(self, compose: Compose, open_encoder: Callable[[], Embedder] | None = None) -> None:
+    def run(self, compose: Compose, open_encoders: Callable[[], Sequence[Embedder]] | None = None) -> None:
         """Run the application; returns when it answers. Raises StartFailed."""
         from ray import serve
 
         from serve_app.deployments.app import APPLICATION, build
 
-        application = build(compose, self.root / "console", open_encoder)
+        application = build(compose, self.root / "console", open_encoders)
         try:
             serve.run(application, name=APPLICATION, route_prefix="/", logging_config=QUIET)
         except RuntimeError as error:

@@ -19,13 +19,16 @@ from serve_app.context.window import Context, build_context
 from serve_app.core import Degradation, Fact, Level, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
+from serve_app.memory.expansion import HISTORY_TURNS, SAID_CHARACTERS_MAX
 from serve_app.memory.reading import Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.found import Answer, Found
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Answer, Found, search
+from serve_app.retrieve.search import search
+from serve_app.retrieve.second import SecondStage
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 
@@ -56,6 +59,14 @@ class Assembled(msgspec.Struct, frozen=True):
     search: Answer = Answer([], asked=frozenset())
 
 
+class Retrieval(msgspec.Struct, frozen=True):
+    """What retrieval works with: the query's vectors, who judges what they find, and until when."""
+
+    encoded: EncodedQuery | None
+    second: SecondStage | None = None
+    deadline: float | None = None
+
+
 class Answered(msgspec.Struct, frozen=True):
     """A finished context with the turns before its window in `dropped`, as of `seq`."""
 
@@ -70,7 +81,7 @@ def answer(
     shard: Shard,
     owner: str,
     request: ContextRequest,
-    encoded: EncodedQuery | None,
+    retrieval: Retrieval,
     reasons: tuple[str, ...],
     moment: Moment,
     layout: Layout,
@@ -82,8 +93,8 @@ def answer(
     Raises QueryExceedsBudget, SystemExceedsBudget.
     """
     stages.mark("queue")
-    state = assemble(shard, owner, request, encoded, reasons, moment)
-    stages.mark("retrieve")
+    state = assemble(shard, owner, request, retrieval, reasons, moment)
+    stages.mark_two("retrieve", "rerank", state.search.second_s)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
     return Answered(context, state.seq, state.summary_expired, state.found, state.search)
@@ -93,13 +104,13 @@ def assemble(
     shard: Shard,
     owner: str,
     request: ContextRequest,
-    encoded: EncodedQuery | None,
+    retrieval: Retrieval,
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
     """Never raises for a store that does not answer: then only what the caller sent is there, and is shown."""
     try:
-        return _stored(shard, owner, request, encoded, reasons, moment)
+        return _stored(shard, owner, request, retrieval, reasons, moment)
     except StorageTrouble as error:
         level: Level = "system_only" if request.history is None else "recent_only"
         degradation = Degradation(level, (*reasons, f"store: {error.code}"))
@@ -110,7 +121,7 @@ def _stored(
     shard: Shard,
     owner: str,
     request: ContextRequest,
-    encoded: EncodedQuery | None,
+    retrieval: Retrieval,
     reasons: tuple[str, ...],
     moment: Moment,
 ) -> Assembled:
@@ -118,8 +129,19 @@ def _stored(
     block, missing = shard.block_or_tail(owner)
     as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
-    question = _question(request, encoded is not None, state.seq, moment)
-    answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard))
+    turns = state.turns if request.history is None else _sent(request, moment)
+    question = _question(request, retrieval, state.seq, moment, turns)
+    unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+    answer = search(
+        block,
+        question,
+        retrieval.encoded,
+        shard.table,
+        shard.turns,
+        unfolded,
+        second=retrieval.second,
+        archive=archive,
+    )
     if loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
     found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)
@@ -129,7 +151,6 @@ def _stored(
         reasons = (*reasons, "as_of: something has expired since")
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
-    turns = state.turns if request.history is None else _sent(request, moment)
     partners = _partners(shard, block, turns, found, state.seq, moment.expiry)
     inputs = _inputs(
         request,
@@ -157,7 +178,11 @@ def _partners(
     return reading.partners(shard, block, list(filter(linked, both)), seq, expiry) if any_linked(both) else Partners()
 
 
-def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) -> Question:
+def _question(
+    request: ContextRequest, retrieval: Retrieval, seq: int, moment: Moment, turns: Sequence[Turn]
+) -> Question:
+    """`turns`: what was said in this session, oldest first."""
+    dense = retrieval.encoded is not None
     return Question(
         query=retrieved_by(request),
         mode="hybrid" if dense else "lexical",
@@ -166,6 +191,12 @@ def _question(request: ContextRequest, dense: bool, seq: int, moment: Moment) ->
         as_of=seq,
         filters=Filters() if request.whole_user else Filters(session=request.session or ""),
         resembling=True,
+        rerank=dense and retrieval.second is not None,
+        late=retrieval.second is not None and retrieval.second.late,
+        asked_at=moment.now,
+        said=tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in turns[-HISTORY_TURNS:]),
+        deadline=retrieval.deadline,
+        explain=request.explain,
     )
 
 

@@ -15,15 +15,11 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from serve_app.core import EmbeddingVersion
-from serve_app.errors import EncoderUnavailable, MemstrataError
-from serve_app.ports import Embedder, EncodedQuery, Vectors
+from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError
+from serve_app.ports import EncodedQuery, Encodings, Vectors
 
 T = TypeVar("T")
-Vector = NDArray[np.float32]
 
 _log = logging.getLogger(__name__)
 
@@ -31,56 +27,82 @@ PASSAGES_WAIT_S = 60.0
 """How long a call for vectors waits; many calls may be ahead of it."""
 
 
-class Queues(Protocol):
-    """What is needed of the embedder's thread and its queues."""
+class Encoders(Protocol):
+    """What requests need of the encoders."""
 
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Vector]: ...
+    @property
+    def versions(self) -> tuple[EmbeddingVersion, ...]: ...
 
-    def passages_counted(self, texts: Sequence[str]) -> Future[tuple[Vectors, list[int]]]: ...
+    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]: ...
+
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]: ...
+
+    def passages_counted(self, version: str, texts: Sequence[str]) -> Future[Encodings]: ...
+
+    def count(self, version: str, texts: Sequence[str]) -> list[int]: ...
 
 
 class Encoding:
-    def __init__(self, queues: Queues, embedder: Embedder, pool: Executor) -> None:
-        self._queues = queues
-        self._embedder = embedder
+    def __init__(self, encoders: Encoders, pool: Executor) -> None:
+        self._encoders = encoders
         self._pool = pool
         self._arrivals: Arrivals | None = None
 
-    @property
-    def version(self) -> EmbeddingVersion:
-        return self._embedder.version
+    def version(self, named: str | None = None) -> EmbeddingVersion:
+        """The active version of this name, or of the model of this name; the primary one without a name.
+
+        Raises InvalidRequest.
+        """
+        versions = self._encoders.versions
+        found = [version for version in versions if named in (None, version.name, version.model)]
+        if not found:
+            active = "version is" if len(versions) == 1 else "versions are"
+            raise InvalidRequest(f"model: the active {active} {' and '.join(repr(one.name) for one in versions)}")
+        return found[0]
 
     async def query(self, text: str, solo: bool, deadline: float) -> tuple[EncodedQuery | None, tuple[str, ...]]:
         """The query's vector by `deadline` (monotonic), or the reason why there is none."""
         try:
-            asked = self._queues.query(text, solo=solo, deadline=deadline)
+            asked = self._encoders.query(text, solo=solo, deadline=deadline)
         except MemstrataError as error:
             return None, (f"dense: {error.code}",)
-        vector = await self._outcome(asked, deadline - time.monotonic())
-        if isinstance(vector, BaseException):
-            return None, (f"dense: {_reason(vector)}",)
-        return EncodedQuery(self.version.name, vector), ()
+        encoded = await self._outcome(asked, deadline - time.monotonic())
+        return (None, (f"dense: {_reason(encoded)}",)) if isinstance(encoded, BaseException) else (encoded, ())
 
-    async def passages(self, texts: Sequence[str]) -> tuple[Vectors, int]:
+    async def required(self, text: str, deadline: float) -> EncodedQuery:
+        """The same for who cannot do without. Raises EncoderUnavailable."""
+        encoded, reasons = await self.query(text, False, deadline)
+        if encoded is None:
+            raise EncoderUnavailable(f"the encoder gives no vector: {', '.join(reasons)}")
+        return encoded
+
+    async def encodings(self, version: str, texts: Sequence[str]) -> Encodings:
+        """What that version makes of the texts, their tokens included. Raises Overloaded, EncoderUnavailable."""
+        outcome = await self._outcome(self._encoders.passages(version, texts), PASSAGES_WAIT_S)
+        return _given(outcome)
+
+    def counts(self, texts: Sequence[str], version: str | None = None) -> list[int]:
+        """Tokens of each text. Blocking."""
+        return self._encoders.count(self.version(version).name, texts)
+
+    async def passages(self, texts: Sequence[str], version: EmbeddingVersion) -> tuple[Vectors, int]:
         """Vectors, shape (len(texts), dimension), and the tokens of all texts.
 
         Raises Overloaded, EncoderUnavailable.
         """
-        outcome = await self._outcome(self._queues.passages_counted(texts), PASSAGES_WAIT_S)
-        if isinstance(outcome, MemstrataError):
-            raise outcome
-        if isinstance(outcome, BaseException):
-            raise EncoderUnavailable(f"the encoder gives no vectors: {_reason(outcome)}") from outcome
-        vectors, tokens = outcome
-        return vectors, await self._all_tokens(texts, tokens)
+        asked = self._encoders.passages_counted(version.name, texts)
+        outcome = await self._outcome(asked, PASSAGES_WAIT_S)
+        encodings = _given(outcome)
+        return encodings.vectors, await self._all_tokens(texts, encodings.counts, version)
 
-    async def _all_tokens(self, texts: Sequence[str], read: Sequence[int]) -> int:
+    async def _all_tokens(self, texts: Sequence[str], read: Sequence[int], version: EmbeddingVersion) -> int:
         """The sum over texts of which so many tokens were read; where that may not be all, the rest is counted too."""
-        cut = [text for text, tokens in zip(texts, read, strict=True) if tokens >= self.version.max_tokens]
-        whole = sum(tokens for tokens in read if tokens < self.version.max_tokens)
+        cut = [text for text, tokens in zip(texts, read, strict=True) if tokens >= version.max_tokens]
+        whole = sum(tokens for tokens in read if tokens < version.max_tokens)
         if not cut:
             return whole
-        return whole + sum(await asyncio.get_running_loop().run_in_executor(self._pool, self._embedder.count, cut))
+        counting = asyncio.get_running_loop().run_in_executor(self._pool, self._encoders.count, version.name, cut)
+        return whole + sum(await counting)
 
     async def _outcome(self, asked: Future[T], limit_s: float) -> T | BaseException:
         """What came within the limit; after it nobody waits any more."""
@@ -129,6 +151,15 @@ class Arrivals:
 def _tell(landed: asyncio.Future[bool], came: bool) -> None:
     if not landed.done():
         landed.set_result(came)
+
+
+def _given(outcome: Encodings | BaseException) -> Encodings:
+    """Raises Overloaded, EncoderUnavailable."""
+    if isinstance(outcome, MemstrataError):
+        raise outcome
+    if isinstance(outcome, BaseException):
+        raise EncoderUnavailable(f"the encoder gives no vectors: {_reason(outcome)}") from outcome
+    return outcome
 
 
 def _reason(error: BaseException) -> str:

@@ -1,13 +1,26 @@
-"""What a search asks for, in words that stand alone: resolved from what was said last. Runs in the pool."""
+"""What a search asks for, in words that stand alone: resolved from what was said last, with the time that it names.
+
+Rules read every query. Where a model is configured it reads the query too, with what the tenant's policy covers taken
+out of it, and its words count; without an answer in time those of the rules do. A window that rules are certain of
+stays: dates are what models reckon worst.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from serve_app.core import Turn
+import msgspec
+
+from serve_app.core import TimeWindow, Turn
+from serve_app.errors import ExpanderFailed, StorageTrouble
 from serve_app.memory.reading import living
-from serve_app.memory.requests import SearchRequest
-from serve_app.retrieve.expand import rewritten
+from serve_app.memory.requests import Asked, SearchRequest
+from serve_app.policies import Policies, PrivacyPolicy
+from serve_app.ports import AskedQuery, Expander
+from serve_app.privacy.redact import redact
+from serve_app.retrieve.expand import continues, keywords, rewritten
+from serve_app.retrieve.when import asked_at, read_window
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
 
@@ -18,17 +31,45 @@ SAID_CHARACTERS_MAX = 8_192
 """Of each of them, so much is read."""
 
 
+class Understood(msgspec.Struct, frozen=True):
+    """A query in words that stand alone. `drawn_from`: seqs of stored turns that the rewrite took words from.
+
+    `said`: texts of the turns that it followed, oldest first.
+    """
+
+    query: str
+    keywords: list[str]
+    window: TimeWindow | None
+    drawn_from: frozenset[int] = frozenset()
+    said: tuple[str, ...] = ()
+
+
 def stands_alone(request: SearchRequest) -> bool:
     """Whether there is nothing that the query could be resolved from."""
     return not request.history and request.filters.session is None
 
 
-def resolved(shard: Shard, owner: str, request: SearchRequest, now: int) -> str:
+def resolved(shard: Shard, owner: str, request: SearchRequest, instant: int, expiry: int) -> Understood:
     """The query as it is understood after what was said. Loads the block if it is not here: raises StorageTrouble."""
-    if not request.query.strip():
-        return request.query
-    said = request.history[-HISTORY_TURNS:] or _last_turns(shard.block(owner), request.filters.session)
-    return rewritten(request.query, [turn.text[:SAID_CHARACTERS_MAX] for turn in living(said, now)])
+    if request.history:
+        return by_rules(request.query, living(request.history, expiry), request.asked, instant)
+    said = living(_last_turns(shard.block(owner), request.filters.session), expiry)
+    return by_rules(request.query, said, request.asked, instant, stored=True)
+
+
+def by_rules(query: str, said: Sequence[Turn], asked: Asked, instant: int, *, stored: bool = False) -> Understood:
+    """Without looking at anything else.
+
+    `stored`: the turns are the session's last, not sent with the query: it may well be about something older.
+    """
+    if not query.strip():
+        return Understood(query, [], None)
+    last = said[-HISTORY_TURNS:]
+    texts = tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in last)
+    window = read_window(query, instant, asked.offset_minutes, asked.tz, asked.locale)
+    alone = query if stored and not continues(query) else rewritten(query, texts)
+    drawn_from = frozenset(turn.seq for turn in last) if stored and alone != query else frozenset()
+    return Understood(alone, keywords(query), window, drawn_from, texts)
 
 
 def _last_turns(block: Block, session: str | None) -> Sequence[Turn]:
@@ -37,3 +78,43 @@ def _last_turns(block: Block, session: str | None) -> Sequence[Turn]:
         index = None if session is None else block.sessions.get(session)
         seqs = index.seqs[-HISTORY_TURNS:] if index else []
         return [block.turns[seq] for seq in seqs if seq in block.turns]
+
+
+class Understanding:
+    """Rules, and the model that reads queries where there is one. On the event loop."""
+
+    def __init__(self, policies: Policies, expander: Expander | None = None) -> None:
+        self._policies = policies
+        self._expander = expander
+
+    async def refined(
+        self, tenant: str, query: str, found: Understood, asked: Asked, instant: int, deadline_s: float | None = None
+    ) -> tuple[Understood, tuple[str, ...]]:
+        """What rules found, or better; and why it is not better."""
+        if self._expander is None or not query.strip():
+            return found, ()
+        try:
+            sent = self._sent(tenant, query, found.said, asked_at(instant, asked.offset_minutes, asked.tz))
+            read = await self._expander.expand(sent, deadline_s)
+        except (ExpanderFailed, StorageTrouble) as error:
+            reason = str(error) if isinstance(error, ExpanderFailed) else error.code
+            return found, (f"expand: {reason}",)
+        except OverflowError:  # asked at the ends of time, where no zone has a clock
+            return found, ("expand: no such time",)
+        certain = found.window is not None and found.window.certain
+        return (
+            Understood(
+                query=read.rewritten,
+                keywords=list(read.keywords) or found.keywords,
+                window=found.window if certain else read.window or found.window,
+                drawn_from=found.drawn_from,
+                said=found.said,
+            ),
+            (),
+        )
+
+    def _sent(self, tenant: str, query: str, said: Sequence[str], now: datetime) -> AskedQuery:
+        """Without what the tenant's policy covers. Raises StoreUnavailable where nobody knows what that is."""
+        level = self._policies.of(tenant, PrivacyPolicy).level
+        clean = tuple(redact(text, level).text for text in said)
+        return AskedQuery(redact(query, level).text, clean, now)

@@ -29,14 +29,22 @@ from serve_app.errors import (
     ReceiptNotReached,
 )
 from serve_app.memory import entities, reading
-from serve_app.memory.assembly import Moment, answer, retrieved_by
+from serve_app.memory.assembly import Moment, Retrieval, answer, retrieved_by
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.entities import EntityPage
-from serve_app.memory.expansion import resolved, stands_alone
-from serve_app.memory.reading import SessionLine, SessionPage
+from serve_app.memory.expansion import Understanding, Understood, by_rules, resolved, stands_alone
+from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
-from serve_app.memory.requests import Appended, ContextAnswer, ContextRequest, SearchAnswer, SearchRequest
+from serve_app.memory.relevance import Relevance
+from serve_app.memory.requests import (
+    Appended,
+    ContextAnswer,
+    ContextRequest,
+    ExpandRequest,
+    SearchAnswer,
+    SearchRequest,
+)
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.searching import Size, found_in, mode_of, short
 from serve_app.memory.timing import Stages
@@ -45,6 +53,7 @@ from serve_app.policies import Policies, TtlPolicy
 from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.second import SecondStage
 from serve_app.retrieve.work import Work
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
@@ -99,12 +108,16 @@ class Memory:
         policies: Policies,
         user_turns: int | None,
         retrievals: Retrievals,
+        understanding: Understanding,
+        second: SecondStage,
+        relevance: Relevance,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
         self._indexer = indexer
         self._refresher = refresher
         self.encoder = encoder
+        self.relevance = relevance
         self._tokenizers = tokenizers
         self._pool = pool
         self._options = options
@@ -113,6 +126,8 @@ class Memory:
         self._policies = policies
         self._user_turns = user_turns
         self._retrievals = retrievals
+        self._understanding = understanding
+        self._second = second
         self._redacting = Redacting(policies, pool)
         self._layout: Layout = DEFAULT_LAYOUT
 
@@ -267,16 +282,35 @@ class Memory:
 
     # ---- search
 
+    async def expand(self, tenant: str, request: ExpandRequest) -> tuple[Understood, tuple[str, ...]]:
+        """What a query says beyond its words, and why it may be less than could be known."""
+        said = living(request.history, self._effective(request.now))
+        found = by_rules(request.query, said, request.asked, request.now)
+        return await self._understanding.refined(tenant, request.query, found, request.asked, request.now)
+
+    async def _understood(
+        self, shard: Shard, owner: Owner, request: SearchRequest, expiry: int
+    ) -> tuple[Understood, tuple[str, ...]]:
+        instant = self._clock() if request.now is None else request.now
+        if stands_alone(request):
+            found = by_rules(request.query, (), request.asked, instant)
+        else:
+            size = Size(request.characters, 0)
+            found = await self._read(shard, owner, size, resolved, shard, owner.key, request, instant, expiry)
+        return await self._understanding.refined(
+            owner.tenant, request.query, found, request.asked, instant, request.deadline_s
+        )
+
     async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
         """Resolve the query, embed it, search hot then warm, rank."""
         started = time.monotonic()
+        deadline = None if request.deadline_s is None else started + request.deadline_s
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         now = self._effective(request.now)
-        size = Size(request.characters, request.k, request.filters.heavy)
-        query = request.query
-        if not stands_alone(request):
-            query = await self._read(shard, owner, size, resolved, shard, owner.key, request, now)
-            stages.mark("expand")
+        understood, doubts = await self._understood(shard, owner, request, now)
+        query = understood.query
+        stages.mark("expand")
+        size = Size(request.characters, request.k, request.filters.heavy, request.reranked)
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
         encoded, reasons = await self._encoded(query, False, started, request.deadline_s) if wanted else (None, ())
@@ -288,19 +322,28 @@ class Memory:
             now=now,
             filters=request.filters,
             tiers=request.tiers,
-            work=Work(None if request.deadline_s is None else started + request.deadline_s),
+            window=understood.window,
+            drawn_from=understood.drawn_from,
+            said=understood.said,
+            work=Work(deadline),
+            rerank=request.reranked and encoded is not None,
+            late=self._second.late,
+            asked_at=self._clock() if request.now is None else request.now,
+            deadline=deadline,
+            explain=request.explain,
         )
-        asked = (request.query, question, encoded, stages)
+        asked = (question, encoded, self._second, stages)
         if "cold" in request.tiers:  # asks a store, and may wait for it
-            found, answer, words = await self._in_pool(found_in, shard, owner.key, *asked)
+            found, answer = await self._in_pool(found_in, shard, owner.key, *asked)
         else:
-            found, answer, words = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
+            found, answer = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
-        degradation = Degradation("full", (*reasons, *answer.reasons, *shard.doubts))
+        degradation = Degradation("full", (*doubts, *reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
-        return SearchAnswer(found, query, words, degradation, receipt, answer.named)
+        words, window = understood.keywords, understood.window
+        return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained)
 
     async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None
@@ -329,8 +372,10 @@ class Memory:
         stages.mark("embed")
         reasons = (*reasons, *shard.doubts)
         moment = Moment(now, self._effective(now), self._versions)
-        size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT)
-        asked = (request, encoded, reasons, moment, self._layout, tokenizer, stages)
+        deadline = None if request.deadline_s is None else started + request.deadline_s
+        size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT, reranked=encoded is not None)
+        retrieval = Retrieval(encoded, self._second, deadline)
+        asked = (request, retrieval, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
@@ -338,7 +383,7 @@ class Memory:
             self._refresher.ask(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
-        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name)
+        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
 
     # ---- shared
 

@@ -95,6 +95,11 @@ class Operator(ABC):
         """Whether everything that was to be loaded is loaded; what needs no vector is answered before."""
         return self._warm.done() and self._warm.exception() is None
 
+    @property
+    def versions(self) -> list[str]:
+        """The active embedding versions, the primary one first."""
+        return [version.name for version in self._writers[0].shard.versions]
+
     async def stats(self) -> list[ShardStats]:
         return await self._in_pool(lambda: [self._shard_stats(writer) for writer in self._writers])
 
@@ -118,6 +123,7 @@ class Operator(ABC):
             table_versions=versions,
             owners_in_memory=owners,
             turns_in_memory=turns,
+            turns_archived=shard.archived(),
             queue=writer.waiting,
             damage=self._damage_of(shard.number),
             behind_s=self._behind_s(shard.number),

@@ -19,7 +19,7 @@ from serve_app.context.exchanges import announced
 from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.records import TurnPut, TurnsMoved
-from serve_app.retrieve.search import Unfolded
+from serve_app.retrieve.warm import Unfolded
 from serve_app.stores.block import Block, SessionIndex
 from serve_app.write.shard import Shard
 

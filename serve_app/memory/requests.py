@@ -9,9 +9,9 @@ import msgspec
 
 from serve_app.context.inputs import Format
 from serve_app.context.window import Context
-from serve_app.core import Degradation, Mode, Receipt, Tier, Turn
+from serve_app.core import Degradation, Mode, Receipt, Tier, TimeWindow, Turn
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import Found
+from serve_app.retrieve.found import Explained, Found
 from serve_app.retrieve.statements import Result
 from serve_app.write.operations import ItemResult
 
@@ -28,6 +28,21 @@ class Appended(msgspec.Struct, frozen=True):
     indexed: bool | None = None
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """When and where a query was asked, which decides what "yesterday" is: an IANA zone, or the offset of `now`."""
+
+    offset_minutes: int = 0
+    tz: str | None = None
+    locale: str | None = None
+
+
+class ExpandRequest(msgspec.Struct, frozen=True):
+    query: str
+    now: int
+    asked: Asked = Asked()
+    history: tuple[Turn, ...] = ()
+
+
 class SearchRequest(msgspec.Struct, frozen=True):
     query: str
     k: int
@@ -36,23 +51,33 @@ class SearchRequest(msgspec.Struct, frozen=True):
     filters: Filters = Filters()
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     history: tuple[Turn, ...] = ()
+    asked: Asked = Asked()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
+    rerank: bool = True
+    explain: bool = False
 
     @property
     def characters(self) -> int:
         """How much text it brings."""
         return len(self.query) + _text_of(self.history)
 
+    @property
+    def reranked(self) -> bool:
+        """Whether a second stage judges what the first one found. The modes that look at one side alone are given as
+        they are, and so is what is mixed with facts or summaries, which it knows nothing of.
+        """
+        return self.rerank and self.mode == "hybrid" and self.filters.kinds == {"turn"} and self.query.strip() != ""
+
 
 class SearchAnswer(msgspec.Struct, frozen=True):
     found: list[Result]
     rewritten: str
     keywords: list[str]
+    window: TimeWindow | None
     degradation: Degradation
     receipt: Receipt
-    entities: tuple[str, ...] = ()
-    """The keys of those that the query names."""
+    explained: Explained | None = None
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -79,6 +104,7 @@ class ContextRequest(msgspec.Struct, frozen=True):
     as_of: AsOf = AsOf()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None
+    explain: bool = False
 
     @property
     def characters(self) -> int:
@@ -94,6 +120,7 @@ class ContextAnswer(msgspec.Struct, frozen=True):
     as_of: Receipt
     now: int
     tokenizer: str
+    explained: Explained | None = None
 
 
 class ShardStats(msgspec.Struct, frozen=True):
@@ -111,6 +138,8 @@ class ShardStats(msgspec.Struct, frozen=True):
     table_versions: int | None
     owners_in_memory: int
     turns_in_memory: int
+    turns_archived: int
+    """Turns of large users that their searches find without the tables."""
     queue: int
     damage: list[str]
     behind_s: float | None = None

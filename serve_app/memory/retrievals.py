@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from serve_app.core import Tier
-from serve_app.retrieve.search import Answer
+from serve_app.retrieve.found import Answer
 from serve_app.write.hits import Noted
 
 

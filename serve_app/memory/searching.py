@@ -13,9 +13,10 @@ from serve_app.memory.requests import SearchRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.cold import cold_turns
-from serve_app.retrieve.expand import keywords
+from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Answer, search
+from serve_app.retrieve.search import search
+from serve_app.retrieve.second import SecondStage
 from serve_app.retrieve.statements import Result, with_statements
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
@@ -35,11 +36,16 @@ class Size(NamedTuple):
     characters: int
     results: int
     heavy: bool = False
+    reranked: bool = False
+    """A second stage takes several milliseconds."""
 
     @property
     def small(self) -> bool:
         return (
-            not self.heavy and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX and self.results <= AT_ONCE_RESULTS_MAX
+            not self.heavy
+            and not self.reranked
+            and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX
+            and self.results <= AT_ONCE_RESULTS_MAX
         )
 
 
@@ -49,22 +55,27 @@ def short(block: Block) -> bool:
 
 
 def found_in(
-    shard: Shard, owner: str, said: str, question: Question, encoded: EncodedQuery | None, stages: Stages
-) -> tuple[list[Result], Answer, list[str]]:
-    """What answers the question, the turns among it, and the keywords of the query as it was `said`."""
+    shard: Shard,
+    owner: str,
+    question: Question,
+    encoded: EncodedQuery | None,
+    second: SecondStage,
+    stages: Stages,
+) -> tuple[list[Result], Answer]:
+    """What answers the question, and the turns among it."""
     stages.mark("queue")
     loaded, kinds = not shard.holds(owner), question.filters.kinds
     block, lacking = shard.block_or_tail(owner)
     answer = Answer([])
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        answer = search(block, question, encoded, shard.table, shard.turns, partial(reading.unfolded, shard), cold)
+        unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second, archive)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
-    words = keywords(said)
-    stages.mark("search")
-    return found, answer, words
+    stages.mark_two("search", "rerank", answer.second_s)
+    return found, answer
 
 
 def mode_of(request: SearchRequest, lacks_vector: bool) -> Mode:

@@ -15,7 +15,7 @@ from transformers import AutoModel
 from transformers.utils import logging as transformers_logging
 
 from serve_app.errors import EncoderUnavailable
-from serve_app.models.pooling import pool
+from serve_app.models.pooling import compress, pool
 
 __all__ = ["AnyEncoder"]
 
@@ -46,15 +46,18 @@ class AnyEncoder:
     def dimension(self) -> int:
         return int(self._model.config.hidden_size)
 
-    def pooled(self, token_ids: Sequence[Sequence[int]]) -> Tensor:
-        """Shape (n, dimension), float32, of at least one text, none of them empty."""
+    def pooled(
+        self, token_ids: Sequence[Sequence[int]], projection: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `forward.Encoder` has it."""
         lengths = np.array([len(ids) for ids in token_ids])
         real = np.arange(self._padded(int(lengths.max()))) < lengths[:, None]
         ids = np.full(real.shape, self._pad_id)
         ids[real] = np.concatenate(token_ids)
         mask = torch.from_numpy(real).to(self._device)
         read = torch.from_numpy(ids).to(self._device)
-        return pool(self._model(input_ids=read, attention_mask=mask.long()).last_hidden_state, mask, self._cls)
+        hidden = self._model(input_ids=read, attention_mask=mask.long()).last_hidden_state
+        return pool(hidden, mask, self._cls), None if projection is None else compress(hidden[mask], projection)
 
     def _padded(self, length: int) -> int:
         """The next multiple, within what the model can read."""

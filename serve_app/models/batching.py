@@ -1,6 +1,6 @@
 """One thread for all embedding: queries, then passages that a caller waits for, then what is being stored.
 
-Owns the embedder, its three queues and the cache of query vectors. What arrives while a batch is
+Owns the embedder, its three queues and the cache of encoded queries. What arrives while a batch is
 computed goes into the next one; there is no timer. Promises that nothing is computed after its
 deadline, that a full queue says so at once, that a failed batch fails the futures that wait for it and
 nothing else, and that a solo vector does not depend on who else asked.
@@ -8,33 +8,23 @@ nothing else, and that a solo vector does not depend on who else asked.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from contextlib import nullcontext
 
 import msgspec
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import Overloaded
+from serve_app.models.fair_lock import FairLock
 from serve_app.models.pace import Pace
-from serve_app.models.waiting import (
-    CountedVectors,
-    PassageCall,
-    PassageQueue,
-    Precedence,
-    Query,
-    QueryKey,
-    QueryQueue,
-    Vector,
-    cost_of,
-)
-from serve_app.ports import Embedder, Vectors
+from serve_app.models.query_cache import QueryCache, owned, query_key
+from serve_app.models.waiting import PassageCall, PassageQueue, Precedence, Query, QueryQueue, cost_of
+from serve_app.ports import Embedder, EncodedQuery, Encodings, Tokens
 
-__all__ = ["EmbedCounters", "EmbedLimits", "EmbedService", "Vector"]
+__all__ = ["EmbedCounters", "EmbedLimits", "EmbedService"]
 
 CLOSE_WAIT_S = 10.0
 """How long `close` waits for the batch that is being computed."""
@@ -50,7 +40,10 @@ class EmbedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Passages in each of the two queues, and so in one call. Above it the answer is Overloaded."""
 
     query_vectors_max: int = 4096
-    """Cached query vectors: 6 MiB at 384 dimensions."""
+    """Cached queries."""
+
+    query_bytes_max: int = 12 << 20
+    """Of their vectors: a query of a dozen tokens takes 2.4 KiB at 384 dimensions."""
 
     batch_tokens_max: int = 4096
     """Tokens of one batch, by estimate, on however fast a device; on a slow one `pace.BATCH_S` is reached before."""
@@ -82,7 +75,11 @@ class EmbedService:
         limits: EmbedLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        passes: FairLock | None = None,
     ) -> None:
+        """Services with the same `passes` have one at a time between them."""
+        self._passes = passes or FairLock()
+        self._loaded = False
         self._embedder, self._limits, self._clock = embedder, limits or EmbedLimits(), clock
         self._version = embedder.version
         self._changed = threading.Condition()
@@ -92,7 +89,7 @@ class EmbedService:
         self._precedence: Precedence[QueryQueue | PassageQueue] = Precedence(
             (self._queries, self._awaited, self._stored), self._limits.batches_in_a_row_max
         )
-        self._cache: OrderedDict[QueryKey, Vector] = OrderedDict()
+        self._cache = QueryCache(self._limits.query_vectors_max, self._limits.query_bytes_max)
         self._counters = EmbedCounters()
         self._pace = Pace(self._limits.batch_tokens_max)
         self._closed = False
@@ -111,16 +108,15 @@ class EmbedService:
                 self._counters, queries_waiting=len(self._queries), passages_waiting=passages
             )
 
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Vector]:
-        """The vector of a query, from the cache where it is known.
+    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]:
+        """The vectors of a query and of its tokens, from the cache where they are known.
 
         `solo` computes the text in a batch of its own: the same bits again, whatever the load. Once
         `deadline` (on the service's clock) has passed the future gets TimeoutError and nothing is
         computed. Raises Overloaded.
         """
-        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        key = (self._version.name, digest, solo)
-        future: Future[Vector] = Future()
+        key = query_key(self._version.name, text, solo)
+        future: Future[EncodedQuery] = Future()
         with self._changed:
             self._refuse_if_closed()
             known = self._cache.get(key)
@@ -128,30 +124,28 @@ class EmbedService:
                 self._queries.join(key, text, cost_of(text, self._version.max_tokens), future, deadline)
                 self._changed.notify()
                 return future
-            self._cache.move_to_end(key)
             self._count(cache_hits=1)
         future.set_result(known)
         return future
 
-    def passages(self, texts: Sequence[str]) -> Future[Vectors]:
-        """The vectors of texts to be stored, shape (len(texts), dimension), in order; whatever a caller waits for
-        goes before them.
+    def passages(self, texts: Sequence[str]) -> Future[Encodings]:
+        """Texts to be stored, with the vectors of their tokens; whatever a caller waits for goes before them.
 
         Raises Overloaded where the queue cannot take them now, ValueError where it never could.
         """
-        return self._put(texts, self._stored, counted=False)
+        return self._put(texts, self._stored)
 
-    def passages_counted(self, texts: Sequence[str]) -> Future[CountedVectors]:
-        """Vectors that a caller waits for, and the tokens of each text; max_tokens or more where that is all that was
-        read of it. Raises as `passages` does.
+    def passages_counted(self, texts: Sequence[str]) -> Future[Encodings]:
+        """Vectors that a caller waits for, and the tokens of each text, but not these tokens' vectors. Raises as
+        `passages` does.
         """
-        return self._put(texts, self._awaited, counted=True)
+        return self._put(texts, self._awaited)
 
-    def _put(self, texts: Sequence[str], queue: PassageQueue, *, counted: bool) -> Future[Any]:
+    def _put(self, texts: Sequence[str], queue: PassageQueue) -> Future[Encodings]:
         if len(texts) > self._limits.passages_waiting_max:
             raise ValueError(f"{len(texts)} passages in one call; at most {self._limits.passages_waiting_max}")
         costs = [cost_of(text, self._version.max_tokens) for text in texts]
-        call = PassageCall.of(texts, costs, self._version.dimension, counted)
+        call = PassageCall.of(texts, costs, self._version.dimension)
         if not texts:
             call.finish()
             return call.future
@@ -195,39 +189,47 @@ class EmbedService:
             _settle(future, TimeoutError("the deadline passed before the query was embedded"))
         if not batch:
             return
-        outcome = self._embed([query.text for query in batch], sum(query.cost for query in batch))
-        if isinstance(outcome, Exception):
-            self._hand_out(batch, [outcome] * len(batch))
-        else:
-            self._hand_out(batch, [_read_only(vector) for vector in outcome[0]])
+        outcome = self._queries_encoded(batch)
+        self._hand_out(batch, [outcome] * len(batch) if isinstance(outcome, Exception) else outcome)
 
-    def _hand_out(self, batch: list[Query], outcomes: Sequence[Vector | Exception]) -> None:
+    def _queries_encoded(self, batch: list[Query]) -> list[EncodedQuery] | Exception:
+        texts = [query.text for query in batch]
+        encodings = self._encode(texts, sum(query.cost for query in batch), tokens=True)
+        if isinstance(encodings, Exception):
+            return encodings
+        tokens: Sequence[Tokens | None] = encodings.tokens or [None] * len(texts)
+        try:
+            spans = [
+                None if of_it is None else self._embedder.spans(text) for text, of_it in zip(texts, tokens, strict=True)
+            ]
+        except Exception as error:  # noqa: BLE001 - as in `_encode`
+            return error
+        parts = zip(encodings.vectors, tokens, spans, strict=True)
+        return [owned(EncodedQuery(self._version.name, *own)) for own in parts]
+
+    def _hand_out(self, batch: list[Query], outcomes: Sequence[EncodedQuery | Exception]) -> None:
         with self._changed:
             self._queries.finish(batch)
             for query, outcome in zip(batch, outcomes, strict=True):
-                self._remember(query.key, outcome)
+                if not isinstance(outcome, Exception):
+                    self._cache.put(query.key, outcome)
         for query, outcome in zip(batch, outcomes, strict=True):
             for future, _ in query.waiters:
                 _settle(future, outcome)
-
-    def _remember(self, key: QueryKey, outcome: Vector | Exception) -> None:
-        if isinstance(outcome, Exception):
-            return
-        self._cache[key] = outcome
-        if len(self._cache) > self._limits.query_vectors_max:
-            self._cache.popitem(last=False)
 
     def _embed_passages(self, queue: PassageQueue) -> None:
         with self._changed:
             batch = queue.take(self._pace.batch_tokens)
         if not batch:
             return
-        outcome = self._embed([call.texts[at] for call, at in batch], sum(call.costs[at] for call, at in batch))
+        texts, cost = [call.texts[at] for call, at in batch], sum(call.costs[at] for call, at in batch)
+        outcome = self._encode(texts, cost, tokens=queue is self._stored)
         if isinstance(outcome, Exception):
             self._fail_calls(queue, [call for call, _ in batch], outcome)
             return
-        for vector, tokens, (call, place) in zip(*outcome, batch, strict=True):
-            call.fill(place, vector, tokens)
+        tokens: Sequence[Tokens | None] = outcome.tokens or [None] * len(batch)
+        for vector, count, of_it, (call, place) in zip(outcome.vectors, outcome.counts, tokens, batch, strict=True):
+            call.fill(place, vector, count, of_it)
 
     def _fail_calls(self, queue: PassageQueue, calls: list[PassageCall], error: Exception) -> None:
         for call in {id(call): call for call in calls}.values():
@@ -235,19 +237,23 @@ class EmbedService:
                 queue.give_up(call)
             call.future.set_exception(error)
 
-    def _embed(self, texts: list[str], cost: int) -> CountedVectors | Exception:
-        """The vectors, or why there are none: those who wait raise it, where someone can act on it."""
-        began = self._clock()
+    def _encode(self, texts: list[str], cost: int, *, tokens: bool) -> Encodings | Exception:
+        """The encodings, or why there are none: those who wait raise it, where someone can act on it."""
         try:
-            vectors, tokens, _ = self._embedder.encode(texts)
+            # the first batch loads the weights, which is to keep nobody else from the processor
+            with self._passes.turn() if self._loaded else nullcontext():
+                began = self._clock()
+                encodings = self._embedder.encode(texts, tokens=tokens)
+                took = self._clock() - began
+            self._loaded = True
         except Exception as error:  # noqa: BLE001 - handed on whole; the thread must live to serve the next batch
             with self._changed:
                 self._count(failed_batches=1)
             return error
-        self._pace.learn(cost, self._clock() - began)
+        self._pace.learn(cost, took)
         with self._changed:
-            self._count(batches=1, texts=len(texts), tokens=sum(tokens))
-        return vectors, tokens
+            self._count(batches=1, texts=len(texts), tokens=sum(encodings.counts))
+        return encodings
 
     def _count(self, **more: int) -> None:
         counts = {name: getattr(self._counters, name) + number for name, number in more.items()}
@@ -262,15 +268,8 @@ class EmbedService:
             call.future.set_exception(error)
 
 
-def _read_only(vector: Vector) -> Vector:
-    """A copy of its own: a view would keep its whole batch in memory for as long as it is cached."""
-    own = vector.copy()
-    own.setflags(write=False)
-    return own
-
-
-def _settle(future: Future[Vector], outcome: Vector | Exception) -> None:
-    """Give a waiter its vector or its error, unless it has gone."""
+def _settle(future: Future[EncodedQuery], outcome: EncodedQuery | Exception) -> None:
+    """Give a waiter its vectors or its error, unless it has gone."""
     if not future.set_running_or_notify_cancel():
         return
     if isinstance(outcome, Exception):

@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import functional
 
-from serve_app.models.pooling import pool
+from serve_app.models.pooling import compress, pool
 
 __all__ = ["Bert", "open_bert"]
 
@@ -154,15 +154,17 @@ class Bert:
     def dimension(self) -> int:
         return self._shape.width
 
-    def pooled(self, token_ids: Sequence[Sequence[int]]) -> Tensor:
-        """Shape (n, dimension), float32, of at least one text, shortest first, none of them empty."""
+    def pooled(
+        self, token_ids: Sequence[Sequence[int]], projection: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `forward.Encoder` has it."""
         lengths = np.array([len(ids) for ids in token_ids])
         padded = self._padded(lengths)
         place = np.arange(padded.sum()) - np.repeat(padded.cumsum() - padded, padded)
         real = place < np.repeat(lengths, padded)
         ids = np.full(real.size, self._shape.pad_id)
         ids[real] = np.fromiter(chain.from_iterable(token_ids), np.int64, lengths.sum())
-        return _pooled(
+        pooled, compressed = _pooled(
             torch.from_numpy(ids).to(self._device),
             None if real.all() else torch.from_numpy(real).to(self._device),
             [(len(list(run)), length) for length, run in groupby(padded.tolist())],
@@ -171,7 +173,9 @@ class Bert:
             self._shape.epsilon,
             self._embedding,
             self._layers,
+            projection,
         )
+        return pooled, compressed
 
     def _padded(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """The length that each text is given. One for all on a GPU, where a batch is to be few large operations."""
@@ -214,7 +218,8 @@ def _whole_pass(
     epsilon: float,
     embedding: list[Tensor],
     layers: list[list[Tensor]],
-) -> Tensor:
+    projection: Tensor | None,
+) -> tuple[Tensor, Tensor | None]:
     hidden = _embedded(ids, runs, epsilon, embedding).to(layers[0][0].dtype)
     for tensors in layers:
         hidden = _layer(hidden, real, runs, heads, epsilon, tensors)
@@ -225,7 +230,10 @@ def _whole_pass(
         marks = None if real is None else real[at:end].view(texts, length)
         vectors.append(pool(hidden[at:end].view(texts, length, -1), marks, cls))
         at = end
-    return torch.cat(vectors)
+    tokens: Tensor | None = None
+    if projection is not None:
+        tokens = compress(hidden if real is None else hidden[real], projection)
+    return torch.cat(vectors), tokens
 
 
 def _embedded(ids: Tensor, runs: list[tuple[int, int]], epsilon: float, tensors: list[Tensor]) -> Tensor:
@@ -264,7 +272,7 @@ def _attention(fused: Tensor, real: Tensor | None, runs: list[tuple[int, int]], 
     return seen
 
 
-def _compiled() -> Callable[..., Tensor]:
+def _compiled() -> Callable[..., tuple[Tensor, Tensor | None]]:
     """Torch says at each call that TorchScript will go one day; the release that it goes with is ours to choose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

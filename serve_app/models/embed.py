@@ -8,20 +8,23 @@ can answer what needs no vector in the meantime.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
+from serve_app.models.multilingual import MULTILINGUAL, MultilingualEmbedder
+from serve_app.models.projection import token_projection
 from serve_app.models.stub import HashEmbedder
-from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files
+from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files, named
 from serve_app.ports import Embedder, Encodings, Spans, Vectors
 
 if TYPE_CHECKING:
@@ -52,8 +55,8 @@ INSTALL = "pip install torch transformers"
 class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which encoder, and how. `None` takes what the encoder's own files state.
 
-    `model` is the packaged default, a folder, a hub id, or "hash" (deterministic, no meaning: for tests;
-    "hash-384" with so many dimensions).
+    `model` is the packaged default, the packaged "use-multilingual-v3", a folder, a hub id, or "hash" (deterministic,
+    no meaning: for tests; "hash-384" with so many dimensions).
     All but `device` ("auto", "cpu", "cuda", "cuda:1") and `placement` are part of the version: a change is a
     migration. `placement` says where the encoder runs: inside the service's process, or in a deployment of its own,
     which only the Ray engine has.
@@ -68,12 +71,20 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     device: str = "auto"
     placement: Literal["inside", "deployment"] = "inside"
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what the named encoder cannot do."""
+        shaping = (self.revision, self.pooling, self.template, self.normalise, self.max_tokens)
+        if self.model == MULTILINGUAL and shaping != (None, None, TEXT, True, None):
+            raise ValueError(f"the encoder {MULTILINGUAL} has no revision, pooling, template, normalise or max_tokens")
+
 
 def open_embedder(options: EncoderOptions | None = None) -> Embedder:
     """Open an encoder. Raises EncoderUnavailable, naming the install command where something is missing."""
     options = options or EncoderOptions()
-    if named := HASH_MODEL.fullmatch(options.model):
-        return HashEmbedder(int(named[1])) if named[1] else HashEmbedder()
+    if hashing := HASH_MODEL.fullmatch(options.model):
+        return HashEmbedder(int(hashing[1])) if hashing[1] else HashEmbedder()
+    if options.model == MULTILINGUAL:
+        return MultilingualEmbedder()
     return TransformersEmbedder(options.model, options)
 
 
@@ -87,11 +98,13 @@ class TransformersEmbedder:
         files = encoder_files(folder_or_hub_id, options.revision)
         pooling = cast(Literal["mean", "cls"], options.pooling or files.pooling)
         _require_torch()
-        self._open_forward = partial(_open_forward, files, pooling, options)
+        self._projection = token_projection(files.model, files.revision)
+        self._open_forward = partial(_open_forward, files, pooling, options, self._projection)
         self._forward: Forward | None = None
         self._tokenizer = _open_tokenizer(files)
         self._version = _version(files, pooling, options)
         self._template = options.template
+        self._before, self._after = _special_tokens(self._tokenizer)
         self._room = self._version.max_tokens - self.count([""])[0] - SPARE_TOKENS
         if self._room < 1:
             raise ValueError(f"the template leaves no room in {self._version.max_tokens} tokens")
@@ -110,10 +123,19 @@ class TransformersEmbedder:
         token_ids = self._read(texts)
         most, whole = self._version.max_tokens, self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX
         counts = [len(ids) if len(text) <= whole else most for ids, text in zip(token_ids, texts, strict=True)]
-        return Encodings(self._forward.vectors(token_ids), counts)
+        vectors, compressed = self._forward.encoded(token_ids, tokens=tokens)
+        if compressed is not None:
+            compressed = [self._without_special(own) for own in compressed]
+        return Encodings(vectors, counts, compressed)
 
     def spans(self, text: str) -> Spans | None:
-        return None
+        if self._projection is None:
+            return None
+        begin = self._template.index(TEXT)
+        offsets = np.array(self._whole_or_cut(self._filled(self._capped(text))).offsets, np.int32).reshape(-1, 2)
+        spans = self._without_special(offsets) - begin
+        spans[(spans[:, 0] < 0) | (spans[:, 1] > len(text))] = 0  # what the template says
+        return spans
 
     def chunks(self, text: str) -> list[str]:
         if len(text) <= self._room and text.isascii():  # a token takes a character at least: no need to count them
@@ -129,17 +151,22 @@ class TransformersEmbedder:
     def _read(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text as the model reads it. A batch is tokenised without the interpreter's lock."""
         most = self._version.max_tokens
-        filled = [self._filled(text[: most * CHARACTERS_PER_TOKEN_MAX]) for text in texts]
+        filled = [self._filled(self._capped(text)) for text in texts]
         encodings: list[Encoding] = self._tokenizer.encode_batch_fast(filled)
         pairs = zip(encodings, filled, strict=True)
-        return [encoding.ids if len(encoding) <= most else self._cut(text) for encoding, text in pairs]
+        return [encoding.ids if len(encoding) <= most else self._whole_or_cut(text).ids for encoding, text in pairs]
 
-    def _cut(self, text: str) -> list[int]:
+    def _whole_or_cut(self, filled: str) -> Encoding:
         """The first of a long text's tokens, with those that the model puts before and after a text."""
-        encoding: Encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding: Encoding = self._tokenizer.encode(filled, add_special_tokens=False)
         encoding.truncate(self._version.max_tokens - self._tokenizer.num_special_tokens_to_add(False))
-        ids: list[int] = self._tokenizer.post_process(encoding).ids
-        return ids
+        return self._tokenizer.post_process(encoding)
+
+    def _without_special(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return rows[self._before : max(len(rows) - self._after, self._before)]
+
+    def _capped(self, text: str) -> str:
+        return text[: self._version.max_tokens * CHARACTERS_PER_TOKEN_MAX]
 
     def _filled(self, text: str) -> str:
         return self._template.replace(TEXT, text)
@@ -152,10 +179,21 @@ def _require_torch() -> None:
         raise EncoderUnavailable(f"an encoder needs {' and '.join(missing)}: {INSTALL}")
 
 
-def _open_forward(files: EncoderFiles, pooling: str, options: EncoderOptions) -> Forward:
+def _open_forward(
+    files: EncoderFiles, pooling: str, options: EncoderOptions, projection: NDArray[np.float32] | None
+) -> Forward:
     from serve_app.models.forward import Forward
 
-    return Forward(files.folder, pooling=pooling, normalise=options.normalise, device=options.device)
+    return Forward(
+        files.folder, pooling=pooling, normalise=options.normalise, device=options.device, projection=projection
+    )
+
+
+def _special_tokens(tokenizer: Tokenizer) -> tuple[int, int]:
+    """How many the model puts before and after a text."""
+    special = tokenizer.encode("a").special_tokens_mask
+    before = special.index(0) if 0 in special else 0
+    return before, sum(special) - before
 
 
 def _open_tokenizer(files: EncoderFiles) -> Tokenizer:
@@ -175,18 +213,16 @@ def _open_tokenizer(files: EncoderFiles) -> Tokenizer:
 
 
 def _version(files: EncoderFiles, pooling: Literal["mean", "cls"], options: EncoderOptions) -> EmbeddingVersion:
-    """Everything that decides a vector, and a name of letters, digits and underscores that stands for it."""
     max_tokens = options.max_tokens or files.max_tokens or MAX_TOKENS
-    version = EmbeddingVersion(
-        name="",
-        model=files.model,
-        revision=files.revision,
-        pooling=pooling,
-        template=options.template,
-        dimension=files.dimension,
-        max_tokens=min(max_tokens, files.positions),
-        normalised=options.normalise,
+    return named(
+        EmbeddingVersion(
+            name="",
+            model=files.model,
+            revision=files.revision,
+            pooling=pooling,
+            template=options.template,
+            dimension=files.dimension,
+            max_tokens=min(max_tokens, files.positions),
+            normalised=options.normalise,
+        )
     )
-    digest = hashlib.blake2b(msgspec.json.encode(version), digest_size=4).hexdigest()
-    slug = re.sub(r"[^A-Za-z0-9]+", "_", files.model).strip("_")
-    return msgspec.structs.replace(version, name=f"{slug}_{files.revision}_{digest}")

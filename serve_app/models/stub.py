@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion
 from serve_app.models.chunking import pieces
+from serve_app.models.projection import compressed
 from serve_app.ports import TOKEN_DIMENSION, Encodings, Spans, Tokens, Vectors
 
 __all__ = ["HashEmbedder"]
@@ -87,10 +88,7 @@ def _words(text: str) -> Iterator[re.Match[str]]:
 
 def _token_vectors(text: str) -> Tokens:
     vectors = np.array([_of_word(match.group(), TOKEN_DIMENSION) for match in _words(text.lower())], np.float32)
-    vectors = vectors.reshape(-1, TOKEN_DIMENSION)
-    length = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
-    rounded: Tokens = np.rint(127 * vectors / length).astype(np.int8)
-    return rounded
+    return compressed(vectors.reshape(-1, TOKEN_DIMENSION))
 
 
 _remembered: dict[tuple[bytes, int], NDArray[np.int8]] = {}

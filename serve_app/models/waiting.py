@@ -11,36 +11,18 @@ from collections import deque
 from collections.abc import Iterable, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.errors import Overloaded
-from serve_app.ports import Vectors
+from serve_app.models.query_cache import QueryKey
+from serve_app.ports import EncodedQuery, Encodings, Tokens, Vectors
 
-__all__ = [
-    "CountedVectors",
-    "PassageCall",
-    "PassageQueue",
-    "Precedence",
-    "Query",
-    "QueryKey",
-    "QueryQueue",
-    "Vector",
-    "cost_of",
-]
+__all__ = ["PassageCall", "PassageQueue", "Precedence", "Query", "QueryQueue", "cost_of"]
 
 Q = TypeVar("Q", bound=Sized)
-
-Vector = NDArray[np.float32]
-"""Shape (dimension,), read-only: one array serves every caller that asked for the same text."""
-
-CountedVectors = tuple[Vectors, list[int]]
-"""Vectors, shape (texts, dimension), and the tokens that were read of each text."""
-
-QueryKey = tuple[str, bytes, bool]
-"""Version, digest of the text, solo. A digest, so that long queries do not fill the cache's memory."""
 
 BATCH_TEXTS_MAX = 256
 """Texts of one batch, however short."""
@@ -64,13 +46,13 @@ class Query:
     key: QueryKey
     text: str
     cost: int
-    waiters: list[tuple[Future[Vector], float | None]] = field(default_factory=list)
+    waiters: list[tuple[Future[EncodedQuery], float | None]] = field(default_factory=list)
 
     @property
     def solo(self) -> bool:
         return self.key[2]
 
-    def expire(self, now: float) -> list[Future[Vector]]:
+    def expire(self, now: float) -> list[Future[EncodedQuery]]:
         """Take out whoever no longer waits; gives those whose deadline has passed."""
         late = [future for future, deadline in self.waiters if deadline is not None and deadline <= now]
         self.waiters = [one for one in self.waiters if one[0] not in late and not one[0].cancelled()]
@@ -88,7 +70,7 @@ class QueryQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, key: QueryKey, text: str, cost: int, future: Future[Vector], deadline: float | None) -> None:
+    def join(self, key: QueryKey, text: str, cost: int, future: Future[EncodedQuery], deadline: float | None) -> None:
         """Wait for a text, with others if it is already asked for. Raises Overloaded."""
         query = self._open.get(key)
         if query is None:
@@ -98,7 +80,7 @@ class QueryQueue:
             self._waiting.append(query)
         query.waiters.append((future, deadline))
 
-    def take(self, tokens_max: int, now: float) -> tuple[list[Query], list[Future[Vector]]]:
+    def take(self, tokens_max: int, now: float) -> tuple[list[Query], list[Future[EncodedQuery]]]:
         """The next batch, and whose deadline had passed: the oldest alone if it is solo, else with what may join it."""
         candidates = [self._waiting[0]]
         if not candidates[0].solo:
@@ -115,7 +97,7 @@ class QueryQueue:
         for query in batch:
             del self._open[query.key]
 
-    def clear(self) -> list[Future[Vector]]:
+    def clear(self) -> list[Future[EncodedQuery]]:
         """Forget everything; gives everyone who waited."""
         futures = [future for query in self._open.values() for future, _ in query.waiters]
         self._waiting.clear()
@@ -135,37 +117,39 @@ def _within(queries: Iterable[Query], tokens_max: int) -> Iterable[Query]:
 
 @dataclass
 class PassageCall:
-    """The texts of one call and their vectors so far. Short texts go first, so that batches have little padding."""
+    """The texts of one call and what they are encoded to so far. Short texts go first, so that batches have little
+    padding.
+    """
 
     texts: Sequence[str]
     costs: list[int]
     vectors: Vectors
-    tokens: list[int]
+    counts: list[int]
+    tokens: list[Tokens | None]
     todo: deque[int]
     missing: int
-    counted: bool
-    future: Future[Any] = field(default_factory=Future)
-    """Gets the vectors; `counted`, CountedVectors."""
+    future: Future[Encodings] = field(default_factory=Future)
 
     @classmethod
-    def of(cls, texts: Sequence[str], costs: list[int], dimension: int, counted: bool) -> PassageCall:
+    def of(cls, texts: Sequence[str], costs: list[int], dimension: int) -> PassageCall:
         order = deque(sorted(range(len(texts)), key=costs.__getitem__))
         vectors = np.empty((len(texts), dimension), np.float32)
-        return cls(texts, costs, vectors, [0] * len(texts), order, len(texts), counted)
+        return cls(texts, costs, vectors, [0] * len(texts), [None] * len(texts), order, len(texts))
 
     def wanted(self) -> bool:
         """Whether anyone still waits. From the first yes on the call can no longer be cancelled."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
-    def fill(self, place: int, vector: Vector, tokens: int) -> None:
-        self.vectors[place] = vector
-        self.tokens[place] = tokens
+    def fill(self, place: int, vector: NDArray[np.float32], count: int, tokens: Tokens | None) -> None:
+        self.vectors[place], self.counts[place], self.tokens[place] = vector, count, tokens
         self.missing -= 1
         if not self.missing:
             self.finish()
 
     def finish(self) -> None:
-        self.future.set_result((self.vectors, self.tokens) if self.counted else self.vectors)
+        tokens = [own for own in self.tokens if own is not None]
+        every = len(tokens) == len(self.texts)
+        self.future.set_result(Encodings(self.vectors, self.counts, tokens if every else None))
 
 
 class PassageQueue:

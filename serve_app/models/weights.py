@@ -1,8 +1,8 @@
 """Where an encoder's files come from, and what exactly they are.
 
 Owns the way from a name (the packaged default, a folder, or a hub id) to a local folder and a
-revision that stands for its content. Promises that the default needs no download and is loaded only
-if its weights are, byte for byte, the published ones.
+revision that stands for its content, and how a version is named. Promises that the default needs no download and is
+loaded only if its weights are, byte for byte, the published ones.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable
 
-__all__ = ["PACKAGED", "EncoderFiles", "encoder_files"]
+__all__ = ["PACKAGED", "EncoderFiles", "encoder_files", "named"]
 
 PACKAGED = "all-MiniLM-L6-v2"
 """The default encoder: sentence-transformers/all-MiniLM-L6-v2, as a third party's package carries it."""
@@ -75,6 +77,13 @@ class EncoderFiles(msgspec.Struct, frozen=True):
         """The length that the authors trained for, where they state it."""
         stated = self.json("sentence_bert_config.json").get("max_seq_length")
         return int(stated) if stated else None
+
+
+def named(version: EmbeddingVersion) -> EmbeddingVersion:
+    """The version under a name of letters, digits and underscores that stands for everything that decides a vector."""
+    digest = hashlib.blake2b(msgspec.json.encode(version), digest_size=4).hexdigest()
+    slug = re.sub(r"[^A-Za-z0-9]+", "_", version.model).strip("_")
+    return msgspec.structs.replace(version, name=f"{slug}_{version.revision}_{digest}")
 
 
 def encoder_files(model: str, revision: str | None) -> EncoderFiles:

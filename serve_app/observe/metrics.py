@@ -80,6 +80,20 @@ class Metrics:
             for hit in (True, False)
         }
 
+        self._reranks = Counter(
+            "memstrata_reranks",
+            "Rerankers asked, by what became of it; all but ok cost their opinion, not the search.",
+            ["reranker", "result"],
+            registry=self._registry,
+        )
+        self._rerank_seconds = Histogram(
+            "memstrata_rerank_duration_seconds",
+            "Time that one reranker took for one search.",
+            ["reranker"],
+            buckets=SECONDS_BUCKETS,
+            registry=self._registry,
+        )
+
     def watch(self, gauges: Gauges) -> None:
         self._registry.register(gauges)
 
@@ -96,6 +110,10 @@ class Metrics:
 
     def tier_read(self, tier: str, hit: bool) -> None:
         self._of_tiers[tier, hit].inc()
+
+    def reranked(self, kind: str, result: str, seconds: float) -> None:
+        self._reranks.labels(kind, result).inc()
+        self._rerank_seconds.labels(kind).observe(seconds)
 
     # ---- what the write path tells, see write/meter.py
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Mode
+from serve_app.core import Mode, TimeWindow
 from serve_app.retrieve.expand import NO_DATE, NamedDate
 
 Floats = NDArray[np.float32]
@@ -30,10 +30,10 @@ Mask = NDArray[np.bool_]
 SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
-ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "entity")
+ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window", "echo", "entity")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
-_OWN_SHARE: Final = 0.5
+OWN_SHARE: Final = 0.5
 """What a turn's own vector counts in its dense window; each neighbour counts half of the rest."""
 
 _SPREAD_MIN: Final = 0.02
@@ -41,6 +41,9 @@ _SPREAD_MIN: Final = 0.02
 
 _SCORE_MIN: Final = np.finfo(np.float32).tiny
 """A score below it is none: it could not be divided by."""
+
+VAGUE_SHARE: Final = 0.5
+"""What a window that a query only hints at counts of one that it names."""
 
 MODES_REMEMBERED: Final = 16
 """Weights by mode that are kept ready."""
@@ -64,6 +67,8 @@ class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: float = 0.5
     speaker: float = 0.05
     date: float = 0.1
+    window: float = 0.1
+    echo: float = -0.5
     entity: float = 0.015
 
 
@@ -86,6 +91,10 @@ class Evidence(NamedTuple):
     """1 where the query names the turn's speaker, else 0."""
     date: Floats | None = None
     """Share of the date in the query that is the turn's date, 0 to 1."""
+    echo: Floats | None = None
+    """1 where the query's rewrite took its words from the turn, else 0: it is like the query whatever that asks."""
+    moment: Floats | None = None
+    """How much the turn lies in the query's window of time, 0 to 1; half of it where the query only hints at one."""
     entity: Floats | None = None
     """Share of the entities that the query names that the turn names, too, 0 to 1."""
 
@@ -108,7 +117,7 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights, *, exha
     hybrid any. `exhaustive`: any in every mode, so that the matches of a filter are complete even where nothing in
     them resembles the query.
     """
-    arms = _arms(evidence, _of_mode(weights, mode))
+    arms = _arms(evidence, of_mode(weights, mode))
     total = np.zeros(len(evidence.own), np.float32)
     for added in arms.values():
         total += added
@@ -126,15 +135,15 @@ def dense_window(dense: Floats, previous: Places, following: Places) -> Floats:
     The inner product is linear, so this is exact but for the mean's length. A neighbour that is
     missing or has no vector leaves its share to the others; without any vector it is NaN.
     """
-    side = np.float32((1 - _OWN_SHARE) / 2)
+    side = np.float32((1 - OWN_SHARE) / 2)
     lacking = np.isnan(dense)
     if not lacking.any():
         known = np.append(dense, np.float32(0))  # the last one stands for an absent neighbour
-        there = _OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
-        return np.asarray((_OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
+        there = OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
+        return np.asarray((OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
     known, present = np.append(np.nan_to_num(dense), np.float32(0)), np.append(~lacking, False).astype(np.float32)
-    score = _OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
-    share = _OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
+    score = OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
+    share = OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
     with np.errstate(invalid="ignore"):
         return np.asarray(score / share, np.float32)
 
@@ -157,8 +166,17 @@ def date_match(named: NamedDate, days: Ints) -> Floats | None:
     return np.asarray(np.mean(hits, axis=0), np.float32)
 
 
+def moment_match(window: TimeWindow | None, times: NDArray[np.int64]) -> Floats | None:
+    """1 for each time (microseconds) in the window, 0 outside, halved where it is vague. None: no window."""
+    if window is None:
+        return None
+    start, end = window.bounds
+    inside = ((times >= start) & (times < end)).astype(np.float32)
+    return inside if window.certain else inside * np.float32(VAGUE_SHARE)
+
+
 @lru_cache(maxsize=MODES_REMEMBERED)
-def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
+def of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
     """The weights with the arms of the other side at 0, and those that stay summing to what they did."""
     if mode == "hybrid":
         return weights
@@ -174,6 +192,8 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         code=weights.code if lexical else 0.0,
         speaker=weights.speaker if lexical else 0.0,
         date=weights.date if lexical else 0.0,
+        window=weights.window if lexical else 0.0,
+        echo=weights.echo,
         entity=weights.entity if lexical else 0.0,
     )
 
@@ -188,6 +208,8 @@ def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
         ("code", evidence.code, weights.code),
         ("speaker", evidence.speaker, weights.speaker),
         ("date", evidence.date, weights.date),
+        ("window", evidence.moment, weights.window),
+        ("echo", evidence.echo, weights.echo),
         ("entity", evidence.entity, weights.entity),
     )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from serve_app.core import Mode, Tier, Turn
+from serve_app.core import Mode, Tier, TimeWindow, Turn
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.fuse import FusionWeights
 from serve_app.retrieve.work import Work
@@ -25,8 +25,24 @@ class Question(msgspec.Struct, frozen=True):
     tiers: frozenset[Tier] = frozenset({"hot", "warm"})
     weights: FusionWeights = FusionWeights()
     work: Work = msgspec.field(default_factory=Work)
+    window: TimeWindow | None = None
+    """When what is asked for was, where the query says so."""
+    drawn_from: frozenset[int] = frozenset()
+    """Seqs of the turns that the query's rewrite took words from: they are like it whatever it asks."""
     resembling: bool = False
     """Whether filters only limit what resembles the query, instead of letting every match through in every mode."""
+
+    rerank: bool = False
+    """Whether the turns that the first stage ranks highest are judged again."""
+    late: bool = True
+    """Whether tokens are looked at then."""
+    asked_at: int = 0
+    """The moment that it is asked at, in microseconds: `now`, unless the caller's lies before the clock."""
+    said: tuple[str, ...] = ()
+    """Texts of the turns that the query follows."""
+    deadline: float | None = None
+    """On the monotonic clock."""
+    explain: bool = False
 
     @property
     def exhaustive(self) -> bool:

@@ -10,9 +10,9 @@ import numpy as np
 from serve_app.core import Fact, Mode, Summary, Tier
 from serve_app.retrieve.expand import named_date
 from serve_app.retrieve.filters import Filters
+from serve_app.retrieve.found import Found
 from serve_app.retrieve.fuse import Evidence, date_match, rank
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import Found
 from serve_app.stores.block import Block
 from serve_app.stores.lexical import NO_TURN, LexicalIndex
 from serve_app.stores.terms import code_terms, index_terms, query_terms

@@ -11,16 +11,16 @@ from __future__ import annotations
 import bisect
 import threading
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Fact, Summary, Turn
+from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
 from serve_app.entities.values import Entity
-from serve_app.ports import HotIndex
+from serve_app.ports import HotIndex, Tokens
 from serve_app.records import (
     FactGone,
     FactPut,
@@ -31,16 +31,15 @@ from serve_app.records import (
     TurnGone,
     TurnPut,
     TurnsMoved,
-    TurnVectors,
     UserGone,
     VectorsPut,
 )
+from serve_app.scripts import has_other
 from serve_app.stores.columns import Columns
 from serve_app.stores.entity_rows import unpacked
+from serve_app.stores.hot_vectors import HotVectors, Offsets
 from serve_app.stores.moved import MovedTurns
-from serve_app.stores.ownership import live_of
-from serve_app.stores.packing import PACKED_BYTES, unpack_vectors, vector_rows
-from serve_app.stores.rows import StoredOwner, StoredVectors
+from serve_app.stores.rows import StoredOwner
 
 TURNS_RESIDENT_MAX = 4096
 """Newest turns of one owner whose content and vectors stay in memory; older ones are read from the tables."""
@@ -91,10 +90,14 @@ class SessionIndex:
 
 
 class Block:
-    """See the module. `key` is the owner's key; `hot` the index that holds the vectors of all owners."""
+    """See the module. `key` is the owner's key; `hot` has each version's index of the vectors of all owners."""
 
     def __init__(
-        self, key: str, version: EmbeddingVersion, hot: HotIndex, resident_max: int = TURNS_RESIDENT_MAX
+        self,
+        key: str,
+        versions: Sequence[EmbeddingVersion],
+        hot: Mapping[str, HotIndex],
+        resident_max: int = TURNS_RESIDENT_MAX,
     ) -> None:
         self.key = key
         self.lock = threading.RLock()
@@ -107,16 +110,12 @@ class Block:
         self.turns: dict[int, Turn] = {}
         self.facts: dict[str, list[Fact]] = {}
         self.summaries: dict[str, list[Summary]] = {}
-        self.vectors: dict[int, tuple[int, int]] = {}  # turn seq -> (seq of the record that brought them, parts)
+        self.mixed = False  # whether a turn has been here with a letter of another script than Latin
+        self.vectors = HotVectors(key, versions, hot)
         self.expiring: dict[int, int] = {}  # turn seq -> when it expires, for resident turns that do
-        self._version = version
-        self._hot = hot
         self._resident_max = resident_max
         self._left = False
-        self._hot.drop(key)
         self.columns = Columns()
-        self._newest_vectors_seq = 0
-        self._row_ordinals: tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.bool_] | None] | None = None
 
     # ---- reading
 
@@ -139,35 +138,18 @@ class Block:
         """Whether this is a living turn of this owner. A table or an index that gives another is not believed."""
         return self.find(turn.session, turn.id) == turn.seq
 
-    def dense(self, query: NDArray[np.float32], limit: int, as_of: int | None) -> NDArray[np.float32]:
-        """The inner product of each ordinal below `limit`, shape (limit,), NaN where a turn has no vector (yet).
+    def dense(self, version: str, query: NDArray[np.float32], limit: int, as_of: int | None) -> NDArray[np.float32]:
+        """The inner product of each ordinal below `limit`, shape (limit,), NaN where the version has no vector (yet).
 
         Of a turn of several parts the best counts.
         """
-        scores = np.full(len(self.columns.seqs), np.nan, np.float32)
         if self._left:
-            return scores[:limit]  # a later block of this owner has the vectors
-        rows, found = self._hot.products(self.key, query)
-        ordinals, live = self._ordinals_of(rows)
-        if live is not None:
-            rows, found, ordinals = rows[live], found[live], ordinals[live]
-        if len(rows) == len(self.vectors):
-            scores[ordinals] = found
-        else:
-            np.fmax.at(scores, ordinals, found)
-        if as_of is not None and as_of < self._newest_vectors_seq:
-            late = [seq for seq, (came, _) in self.vectors.items() if came > as_of]
-            scores[[self.columns.ordinal(seq) for seq in late]] = np.nan
-        return scores[:limit]
+            return np.full(limit, np.nan, np.float32)  # a later block of this owner has the vectors
+        return self.vectors.dense(version, query, self.columns.seqs, as_of)[:limit]
 
-    def _ordinals_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_] | None]:
-        """The ordinals of the rows of the hot index, and which of them are this owner's if not all are.
-
-        Found again only where vectors or turns have come or gone.
-        """
-        if self._row_ordinals is None or not np.array_equal(self._row_ordinals[0], rows):
-            self._row_ordinals = rows, *live_of(self.columns.seqs, rows // ROWS_PER_TURN_MAX)
-        return self._row_ordinals[1], self._row_ordinals[2]
+    def tokens(self, version: str, seqs: Sequence[int], as_of: int | None) -> tuple[Tokens, Offsets]:
+        """The vectors of the tokens of turns, one after another, and where those of each begin; see `HotVectors`."""
+        return self.vectors.tokens(version, seqs, as_of)
 
     def fact_at(self, key: str, as_of: int | None) -> Fact | None:
         versions = self.facts.get(key, ())
@@ -187,7 +169,8 @@ class Block:
         entities = stored.entities or repeat(None, len(stored.turns))
         for turn, terms, named in zip(stored.turns, stored.terms, entities, strict=True):
             self._make_resident(turn, terms.split(" ") if terms else [], unpacked(named))
-        self._take_vectors([one for one in stored.vectors if one.turn_seq in self.turns])
+        for version, vectors in stored.vectors.items():
+            self.vectors.take(version, [one for one in vectors if one.turn_seq in self.turns])
         for fact in stored.facts:
             self._put_fact(fact)
         for summary in stored.summaries:
@@ -202,9 +185,8 @@ class Block:
         match record:
             case TurnPut(turn=turn):
                 self._put_turn(turn)
-            case VectorsPut(items=items, version=version):
-                if version == self._version.name:
-                    self._put_vectors(items, record.seq)
+            case VectorsPut():
+                self._put_vectors(record)
             case TurnsMoved(session=session, tier=tier, turn_seqs=seqs):
                 self._move(session, tier, seqs)
             case TurnGone():
@@ -234,8 +216,9 @@ class Block:
         self.changed_seq = turn.rev
         self.moved.edited(turn.seq)
         if turn.seq in self.turns:
-            self._remove_vectors(turn.seq)
+            self.vectors.remove(turn.seq)
             self.columns.replace(self.turns[turn.seq], turn)
+            self.mixed = self.mixed or has_other(turn.text)
             self.characters += turn.characters - self.turns[turn.seq].characters
             self.turns[turn.seq] = turn
 
@@ -248,6 +231,7 @@ class Block:
     ) -> None:
         self.turns[turn.seq] = turn
         self.characters += turn.characters
+        self.mixed = self.mixed or has_other(turn.text)
         if turn.expires_at is not None:
             self.expiring[turn.seq] = turn.expires_at
         self._index(turn, terms, entities)
@@ -268,13 +252,13 @@ class Block:
         for seq in list(islice(self.turns, surplus)):
             self.characters -= self.turns.pop(seq).characters
             self.expiring.pop(seq, None)
-            self._remove_vectors(seq)
+            self.vectors.remove(seq)
         self._cut_columns()
 
     def _cut_columns(self) -> None:
         """Forget the ordinals before the oldest resident turn."""
         self.columns = self.columns.since(next(iter(self.turns))) if self.turns else Columns()
-        self._row_ordinals = None
+        self.vectors.moved()
 
     def _move(self, session: str, tier: int, seqs: Iterable[int]) -> None:
         """Let the content of turns go, and keep their places. Those that are gone already are left out."""
@@ -285,34 +269,14 @@ class Block:
             self._forget_content(resident)
             self._cut_columns()
 
-    def _put_vectors(self, items: Iterable[TurnVectors], seq: int) -> None:
-        """All of a record in one call of the index, which costs about as much for many vectors as for one."""
-        live = [one for one in items if one.turn_seq in self.turns and self.turns[one.turn_seq].rev == one.rev]
-        if not live:
+    def _put_vectors(self, record: VectorsPut) -> None:
+        live = record.only(lambda one: one.turn_seq in self.turns and self.turns[one.turn_seq].rev == one.rev)
+        if live is None:
             return
-        packed = [one.vectors for one in live]
-        parts = unpack_vectors(b"".join(packed), self._version.dimension)
-        sizes = [len(one) // (len(parts[0]) * PACKED_BYTES) for one in packed]
-        for one in live:
-            self._remove_vectors(one.turn_seq)
-        rows = np.concatenate([vector_rows(one.turn_seq, size) for one, size in zip(live, sizes, strict=True)])
-        self._hot.add(self.key, rows, parts)
-        self.vectors.update((one.turn_seq, (seq, size)) for one, size in zip(live, sizes, strict=True))
-        self._newest_vectors_seq = max(self._newest_vectors_seq, seq)
-
-    def _take_vectors(self, stored: Sequence[StoredVectors]) -> None:
-        """Those of a block that has none yet, in one call of the index."""
-        if not stored:
-            return
-        rows = np.concatenate([vector_rows(one.turn_seq, len(one.parts)) for one in stored])
-        self._hot.add(self.key, rows, np.concatenate([one.parts for one in stored]))
-        self.vectors.update((one.turn_seq, (one.vector_seq, len(one.parts))) for one in stored)
-        self._newest_vectors_seq = max(one.vector_seq for one in stored)
-
-    def _remove_vectors(self, turn_seq: int) -> None:
-        _, parts = self.vectors.pop(turn_seq, (0, 0))
-        if parts:
-            self._hot.remove(self.key, vector_rows(turn_seq, parts))
+        for seq in live.of_turns():
+            self.vectors.remove(seq)
+        for one in live.versions:
+            self.vectors.put(one.version, one.items, record.seq)
 
     def _put_fact(self, fact: Fact) -> None:
         versions = self.facts.setdefault(fact.key, [])
@@ -334,8 +298,7 @@ class Block:
     def leave(self) -> None:
         """Give the vectors up: this block is no longer the owner's. Those who still read it find words only."""
         self._left = True
-        self.vectors = {}
-        self._hot.drop(self.key)
+        self.vectors.clear()
 
     def _forget_turn(self, record: TurnGone) -> None:
         self.changed_seq = record.seq
@@ -363,9 +326,9 @@ class Block:
         self.total_turns = self.characters = 0
         self.moved.clear()
         self.sessions, self.turns, self.expiring = {}, {}, {}
-        self.facts, self.summaries, self.vectors = {}, {}, {}
-        self.columns, self._row_ordinals = Columns(), None
-        self._hot.drop(self.key)
+        self.facts, self.summaries = {}, {}
+        self.columns, self.mixed = Columns(), False
+        self.vectors.clear()
         self.changed_seq = seq
 
     def _forget_content(self, turn_seqs: Iterable[int]) -> None:
@@ -373,7 +336,7 @@ class Block:
         for seq in resident:
             self.characters -= self.turns.pop(seq).characters
             self.expiring.pop(seq, None)
-            self._remove_vectors(seq)
+            self.vectors.remove(seq)
         self.columns.remove(resident)
 
     def _forget_fact(self, record: FactGone) -> None:

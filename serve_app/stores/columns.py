@@ -34,6 +34,7 @@ class Columns:
         self.speaker_terms: list[frozenset[str]] = []
         self._alive = bytearray()
         self._days = array("i")
+        self._times = array("q")
         self._speaker_of = array("i")
         self._speakers: dict[str, int] = {}
         self.speaker_keys: list[str] = []
@@ -56,6 +57,7 @@ class Columns:
         self.seqs.append(turn.seq)
         self._alive.append(1)
         self._days.append(day_number(turn.created_at, turn.offset_minutes))
+        self._times.append(turn.created_at)
         self._speaker_of.append(self._speaker(turn.speaker))
 
     def replace(self, held: Turn, turn: Turn) -> None:
@@ -66,6 +68,7 @@ class Columns:
         if (turn.content, turn.data, turn.speaker) != (held.content, held.data, held.speaker):
             self.entities.replace(ordinal, in_turn(turn))
         self._days[ordinal] = day_number(turn.created_at, turn.offset_minutes)
+        self._times[ordinal] = turn.created_at
         self._speaker_of[ordinal] = self._speaker(turn.speaker)
 
     def since(self, seq: int) -> Columns:
@@ -75,7 +78,7 @@ class Columns:
         kept.seqs = self.seqs[first:]
         kept.speaker_terms, kept._speakers = list(self.speaker_terms), dict(self._speakers)
         kept.speaker_keys = list(self.speaker_keys)
-        kept._alive, kept._days = self._alive[first:], self._days[first:]
+        kept._alive, kept._days, kept._times = self._alive[first:], self._days[first:], self._times[first:]
         kept._speaker_of = self._speaker_of[first:]
         return kept
 
@@ -108,6 +111,10 @@ class Columns:
 
     def days(self, n: int) -> NDArray[np.int32]:
         return np.array(self._days[:n], np.int32)
+
+    def times(self, n: int) -> NDArray[np.int64]:
+        """When each turn was said, in microseconds."""
+        return np.array(self._times[:n], np.int64)
 
     def speaker_of(self, n: int) -> NDArray[np.int32]:
         """Index into `speaker_terms` for each ordinal, or NO_SPEAKER."""

@@ -22,16 +22,29 @@ import pyarrow.compute as pc
 from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
-from serve_app.core import NEVER, EmbeddingVersion, Turn
+from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.entity_rows import surely_not
-from serve_app.stores.owner_rows import HEAVY, LIGHT, seqs_within, stored_owner
+from serve_app.stores.owner_rows import HEAVY, LIGHT, packed_vectors, seqs_within, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
-from serve_app.stores.rows import COLD, HOT, Due, Row, StoredOwner, Stub, cold_mark, pseudonym
+from serve_app.stores.rows import (
+    COLD,
+    HOT,
+    PLAIN,
+    Due,
+    Row,
+    StoredOwner,
+    Stub,
+    cold_mark,
+    pseudonym,
+    token_column,
+    vector_column,
+)
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
-from serve_app.stores.wanted import ANY, Wanted, best_turns
+from serve_app.stores.volume import PLACED
+from serve_app.stores.wanted import Wanted, best_turns
 from serve_app.stores.where import Where, before, either, every, of_either, of_kind, of_seqs, owned
 
 LOADED_AT_ONCE = 2_048
@@ -69,11 +82,12 @@ class RecordTable(LanceTable):
     coldest = HOT
     """`load` gives the content of turns in this tier or a hotter one."""
 
-    def __init__(self, uri: str, name: str, version: EmbeddingVersion, options: Mapping[str, str]) -> None:
-        self._vector = f"v_{version.name}"
+    def __init__(self, uri: str, name: str, versions: Sequence[EmbeddingVersion], options: Mapping[str, str]) -> None:
+        self._versions = tuple(version.name for version in versions)
         self._next_expiry: int | None = None  # nothing of this table expires before; None: not looked at yet
         self._merges = 0
-        super().__init__(uri, name, options, _schema(self._vector, version.dimension))
+        self._found: frozenset[str] = frozenset()
+        super().__init__(uri, name, options, _schema(versions))
         with translated():
             table = self._open(create=True)
         assert table is not None
@@ -92,6 +106,20 @@ class RecordTable(LanceTable):
         values = {"tier": HOT, "arrived_at": now, "expires_at": 0}
         integers = {name: f"cast({value} as bigint)" for name, value in values.items()}
         return integers | {"entities": "cast(null as string)"}
+
+    def _columns(self) -> frozenset[str]:
+        """Those that the table has: one that is opened as it is lacks some until its writer has added them."""
+        if not self._found.issuperset(self._schema.names):
+            with translated():
+                self._found = frozenset(self._table.schema.names)
+        return self._found
+
+    def _version_columns(self) -> list[str]:
+        wanted = [column(version) for version in self._versions for column in (vector_column, token_column)]
+        return [name for name in wanted if name in self._columns()]
+
+    def _entity_columns(self) -> list[str]:
+        return ["entities"] if "entities" in self._columns() else []
 
     def _holding(self, where: Where) -> Where:
         return every(where, col("tier") < lit(COLD))
@@ -146,7 +174,8 @@ class RecordTable(LanceTable):
         """
         theirs = (owner, pseudonym(owner), "")  # the watermark is nobody's
         mine = either(of_either(owner, pseudonym(owner)), col("row") == lit(WATERMARK_ROW))
-        whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), self._vector], LOADED_AT_ONCE + 1)
+        held = [*self._version_columns(), *self._entity_columns()]
+        whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), *held], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
             whole = rows_of(whole, *theirs)
             return self._stored_owner(whole, whole, resident_max)
@@ -154,11 +183,11 @@ class RecordTable(LanceTable):
         first = self._first_resident(light, resident_max)
         newest = every(col("seq") >= lit(first), col("tier") <= lit(self.coldest))
         content = either(newest, col("kind").isin(["fact", "summary"]))
-        heavy = self._scan_of(owner, content, [*HEAVY, self._vector])
+        heavy = self._scan_of(owner, content, [*HEAVY, *held])
         return self._stored_owner(light, heavy, resident_max)
 
     def _stored_owner(self, light: pa.Table, heavy: pa.Table, resident_max: int) -> StoredOwner:
-        return stored_owner(light, heavy, self._first_resident(light, resident_max), self._vector, self.coldest)
+        return stored_owner(light, heavy, self._first_resident(light, resident_max), self._versions, self.coldest)
 
     def _first_resident(self, light: pa.Table, resident_max: int) -> int:
         """The seq of the oldest turn that is resident, 0 where all are that may be."""
@@ -166,11 +195,31 @@ class RecordTable(LanceTable):
         resident = resident_turns(len(seqs), resident_max)
         return int(seqs[-resident]) if len(seqs) > resident else 0
 
-    def vector_rows(self, owner: str) -> list[int]:
-        """The keys of the owner's rows that hold a vector of their turn as it is."""
-        where = every(col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
-        rows: list[int] = self._scan_of(owner, self._holding(where), ["row"])["row"].to_pylist()
-        return rows
+    def span(self, owner: str, first: int, last: int) -> pa.Table:
+        """What a volume needs of the owner's turns between two seqs that are not cold, further chunks included."""
+        between = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(["turn", "chunk"]))
+        return self._scan_of(owner, self._holding(between), [*PLACED, *self.vector_columns().values()])
+
+    def vector_columns(self) -> dict[str, str]:
+        """Of each version the column that holds its vectors, as far as the table has it."""
+        named = {version: vector_column(version) for version in self._versions}
+        return {version: column for version, column in named.items() if column in self._columns()}
+
+    def vector_rows(self, owner: str) -> set[tuple[str, int]]:
+        """(version, key) of each vector in the owner's rows that is of its turn as it is. Reads no vectors."""
+        where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
+        names = [name for name in self._versions if vector_column(name) in self._columns()]
+        valid = {f"held{place}": f"`{vector_column(name)}` is not null" for place, name in enumerate(names)}
+        columns: dict[str, str | Where] = {OWNER: OWNER, "row": "row", **valid}
+        query = self._table.search().where(self._holding(where)).select(columns).limit(LOAD_ROWS_MAX)
+        found = rows_of(self._read(query.to_arrow), owner)
+        rows = found["row"].to_pylist()
+        return {
+            (name, row)
+            for place, name in enumerate(names)
+            for row, held in zip(rows, found[f"held{place}"].to_pylist(), strict=True)
+            if held
+        }
 
     def due(self, now: int, limit: int, after: int = -1, *, cold: bool = True) -> list[Due]:
         """Rows after seq `after` of which something has expired, in order of seq, at most `limit`.
@@ -208,18 +257,38 @@ class RecordTable(LanceTable):
         """The rows with these keys as they stand, without their vectors."""
         found: list[Row] = []
         for part in parts(keys, KEYS_A_SCAN):
-            found += [Row(**row) for row in self._scan(col("row").isin(part), _PLAIN).to_pylist()]
+            found += [Row(**row) for row in self._scan(col("row").isin(part), PLAIN).to_pylist()]
         return found
 
-    def nearest(self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted = ANY) -> list[tuple[Turn, float]]:
-        """The owner's wanted turns with the largest inner product, exactly (no vector index), best first."""
+    def tokens(self, owner: str, version: str, seqs: Sequence[int]) -> dict[int, bytes]:
+        """By seq, the vectors of the tokens of those of these turns that have them as they are."""
+        name = token_column(version)
+        if name not in self._columns():
+            return {}
+        found: dict[int, bytes] = {}
+        for part in parts(seqs, KEYS_A_SCAN):
+            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
+            where = self._holding(every(keys, of_kind("turn"), col("vector_rev") == col("rev")))
+            rows = rows_of(self._scan(where, [OWNER, "seq", name]), owner)
+            found |= {row["seq"]: row[name] for row in rows.to_pylist() if row[name]}
+        return found
+
+    def nearest(
+        self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted, version: str
+    ) -> list[tuple[Turn, float]]:
+        """The owner's wanted turns with the largest inner product of those that this version has made vectors of.
+
+        Exactly (no vector index), best first.
+        """
+        if vector_column(version) not in self._columns():
+            return []
         whole = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
         where = self._among(whole, wanted)
 
         def ask(limit: int) -> list[tuple[int, float]]:
             found = self._read(
                 lambda: (
-                    self._table.search(query, vector_column_name=self._vector)
+                    self._table.search(query, vector_column_name=vector_column(version))
                     .distance_type("dot")  # type: ignore[attr-defined]
                     .bypass_vector_index()
                     .where(where)
@@ -258,7 +327,10 @@ class RecordTable(LanceTable):
     def named(self, owner: str) -> pa.Table:
         """What each of the owner's turns names that is not cold: seq, rev, expires_at, entities; in no order."""
         where = self._holding(every(owned(owner), of_kind("turn")))
-        return self._scan_of(owner, where, ["seq", "rev", "expires_at", "entities"])
+        found = self._scan_of(owner, where, ["seq", "rev", "expires_at", *self._entity_columns()])
+        if "entities" in found.column_names:
+            return found
+        return found.append_column("entities", pa.nulls(found.num_rows, pa.string()))
 
     def not_naming(self, owner: str, keys: Collection[str]) -> set[int]:
         """Seqs of the owner's turns that surely do not name all of these entities, as this table knows the turns."""
@@ -272,12 +344,20 @@ class RecordTable(LanceTable):
         found: list[Row] = []
         for part in parts(seqs, KEYS_A_SCAN):
             where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("seq").isin(part))
-            rows = self._scan(where, [*_PLAIN, self._vector])
-            packed = [
-                None if one is None else np.asarray(one, "<f2").tobytes() for one in rows[self._vector].to_pylist()
-            ]
-            plain = rows.select(_PLAIN).to_pylist()
-            found += [Row(**row, vector=vector) for row, vector in zip(plain, packed, strict=True)]
+            rows = self._scan(where, [*PLAIN, *self._version_columns()])
+            plain = rows.select(PLAIN).to_pylist()
+            found += [Row(**row, packed=packed) for row, packed in zip(plain, self._packed(rows), strict=True)]
+        return found
+
+    def _packed(self, rows: pa.Table) -> list[dict[str, bytes]]:
+        """What lies in the columns of the versions, row by row."""
+        found: list[dict[str, bytes]] = [{} for _ in range(rows.num_rows)]
+        for name in self._version_columns():
+            column = rows[name]
+            values = packed_vectors(column) if pa.types.is_fixed_size_list(column.type) else column.to_pylist()
+            for row, value in zip(found, values, strict=True):
+                if value is not None:
+                    row[name] = value
         return found
 
     def stubs(self, owner: str, seqs: Sequence[int]) -> dict[int, Stub]:
@@ -324,32 +404,33 @@ class RecordTable(LanceTable):
         return [Age(**row) for row in found.to_pylist()]
 
     def session_vectors(self, owner: str, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        """The first vector of each of these turns that has one."""
-        found: dict[int, NDArray[np.float32]] = {}
+        """The first vector of each of these turns that has one, of the version that most of them have."""
+        found: dict[str, dict[int, NDArray[np.float32]]] = {name: {} for name in self._versions}
+        names = [name for name in self._versions if vector_column(name) in self._columns()]
         for part in parts(seqs, KEYS_A_SCAN):
             where = every(owned(owner), of_kind("turn"), col("seq").isin(part), col("vector_rev") == col("rev"))
-            for row in self._scan(where, ["seq", self._vector]).to_pylist():
-                if row[self._vector] is not None:
-                    found[row["seq"]] = np.asarray(row[self._vector], np.float32)
-        return found
+            rows = self._scan(where, ["seq", *map(vector_column, names)])
+            for name in names:
+                packed = zip(rows["seq"].to_pylist(), packed_vectors(rows[vector_column(name)]), strict=True)
+                found[name] |= {seq: np.frombuffer(one, "<f2").astype(np.float32) for seq, one in packed if one}
+        return max(found.values(), key=len)
 
     def hits(self, owners: Sequence[str]) -> list[Row]:
         """The row of each of these owners that holds when their turns were found last."""
         found: list[Row] = []
         for part in parts(owners, KEYS_A_SCAN):
             where = every(col("owner").isin(part), of_kind("hits"))
-            found += [Row(**row) for row in self._scan(where, _PLAIN).to_pylist()]
+            found += [Row(**row) for row in self._scan(where, PLAIN).to_pylist()]
         return found
 
 
-def _schema(vector: str, dimension: int) -> pa.Schema:
+def _schema(versions: Sequence[EmbeddingVersion]) -> pa.Schema:
     integers = ["row", "rev", "seq", "created_at", "arrived_at", "expires_at", "tier", "vector_rev", "vector_seq"]
     texts = ["kind", "owner", "session", "id", "terms", "entities"]
     return pa.schema(
         [(name, pa.int64()) for name in integers]
         + [(name, pa.string()) for name in texts]
-        + [("body", pa.binary()), (vector, pa.list_(pa.float16(), dimension))]
+        + [("body", pa.binary())]
+        + [(vector_column(one.name), pa.list_(pa.float16(), one.dimension)) for one in versions]
+        + [(token_column(one.name), pa.binary()) for one in versions]
     )
-
-
-_PLAIN = [field for field in Row.__struct_fields__ if field != "vector"]

@@ -33,6 +33,7 @@ class FollowedTable(RecordTable):
         """Read the newest version from now on; gives it."""
         with translated():
             self._look_again()
+            self._found = frozenset()
             return int(self._table.version)
 
     def _read(self, query: Callable[[], T]) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from serve_app.core import Fact, Summary, Turn
-from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors
+from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors, token_column, vector_column
 
 LIGHT = ("row", "kind", "seq", "session", "id", "created_at", "tier")
 """Columns that tell what an owner has; those of every row of the owner are read."""
 
-HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "terms", "entities", "body")
+HEAVY = ("row", "kind", "seq", "tier", "rev", "vector_rev", "vector_seq", "terms", "body")
 """Columns that hold content, beside the vectors; those of the newest turns, of facts and of summaries are read."""
 
 _turns = msgspec.msgpack.Decoder(Turn)
@@ -29,8 +29,9 @@ def seqs_within(light: pa.Table, coldest: int) -> NDArray[np.int64]:
     return np.sort(rows)
 
 
-def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str, coldest: int) -> StoredOwner:
-    """`light` holds every row of the owner and the watermark, `heavy` those with content.
+def stored_owner(light: pa.Table, heavy: pa.Table, first: int, versions: Sequence[str], coldest: int) -> StoredOwner:
+    """`light` holds every row of the owner and the watermark, `heavy` those with content, in all columns of `versions`
+    that the table has.
 
     Turns from seq `first` on, in the tier `coldest` or a hotter one, become resident.
     """
@@ -42,14 +43,19 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, vector: str, cold
     return StoredOwner(
         index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
-        entities=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["entities"].to_pylist()),
+        entities=_entities(resident.filter(pa.array(_of_kind(resident, "turn")))),
         terms=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["terms"].to_pylist()),
-        vectors=tuple(_vectors(resident, vector)),
+        vectors={version: found for version in versions if (found := tuple(_vectors(resident, version)))},
         facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
         summaries=tuple(map(_summaries.decode, _bodies(heavy, "summary"))),
         changed_seq=_last_seq(light, "mark"),
         folded_seq=_last_seq(light, "watermark"),
     )
+
+
+def _entities(turns: pa.Table) -> tuple[str | None, ...]:
+    """None of any turn where the table has no such column yet."""
+    return tuple(turns["entities"].to_pylist()) if "entities" in turns.column_names else ()
 
 
 def _last_seq(light: pa.Table, kind: str) -> int:
@@ -69,8 +75,22 @@ def _bodies(rows: pa.Table, kind: str) -> list[bytes]:
     return bodies
 
 
-def _vectors(rows: pa.Table, name: str) -> Iterator[StoredVectors]:
-    """Those of each turn that has its vectors; the rows are sorted, so that the parts of a turn lie together."""
+def packed_vectors(column: pa.ChunkedArray) -> list[bytes | None]:
+    """Each vector of a column as it is packed."""
+    held = column.drop_null().combine_chunks()
+    flat = np.asarray(held.flatten()).reshape(-1, column.type.list_size)
+    packed = (vector.astype("<f2").tobytes() for vector in flat)
+    return [next(packed) if valid else None for valid in column.is_valid().to_pylist()]
+
+
+def _vectors(rows: pa.Table, version: str) -> Iterator[StoredVectors]:
+    """Those of each turn that has its vectors; the rows are sorted, so that the parts of a turn lie together.
+
+    The vectors of the tokens lie in the row of the first part.
+    """
+    name, beside = vector_column(version), token_column(version)
+    if name not in rows.column_names:
+        return
     vectors = rows[name].combine_chunks()
     known = np.asarray(vectors.is_valid()) & (np.asarray(rows["vector_rev"]) == np.asarray(rows["rev"]))
     if not known.any():
@@ -80,8 +100,9 @@ def _vectors(rows: pa.Table, name: str) -> Iterator[StoredVectors]:
     parts = np.asarray(flat.flatten()).reshape(len(flat), -1).astype(np.float32)
     seqs, came = np.asarray(held["seq"]), np.asarray(held["vector_seq"])
     starts = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 1))
-    for start, end in _pairwise(starts.tolist(), len(seqs)):
-        yield StoredVectors(int(seqs[start]), int(came[start]), parts[start:end])
+    tokens = held[beside].take(pa.array(starts)).to_pylist() if beside in rows.column_names else [None] * len(starts)
+    for (start, end), packed in zip(_pairwise(starts.tolist(), len(seqs)), tokens, strict=True):
+        yield StoredVectors(int(seqs[start]), int(came[start]), parts[start:end], packed or b"")
 
 
 def _pairwise(starts: list[int], end: int) -> Iterable[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -18,9 +18,11 @@ HOT, WARM, COLD = 0, 1, 2
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One row to be merged. `body` is the packed value; `vector` and `vector_seq` may come later.
+    """One row to be merged. `body` is the packed value; `packed` and `vector_seq` may come later.
 
-    `expires_at` is when the first of it expires, 0 for never. `entities`: see `entity_rows`; None: not known.
+    `expires_at` is when the first of it expires, 0 for never. `packed` holds what lies in the columns of the embedding
+    versions, by `vector_column` and `token_column`; `vector_rev` and `vector_seq` speak of all of them together.
+    `entities`: see `entity_rows`; None: not known.
     """
 
     row: int
@@ -39,7 +41,19 @@ class Row(msgspec.Struct, frozen=True):
     body: bytes = b""
     vector_rev: int = 0
     vector_seq: int = 0
-    vector: bytes | None = None
+    packed: Mapping[str, bytes] = {}
+
+
+PLAIN = Row.__struct_fields__[:-1]
+"""Of a row all but the columns of the versions."""
+
+
+def vector_column(version: str) -> str:
+    return f"v_{version}"
+
+
+def token_column(version: str) -> str:
+    return f"t_{version}"
 
 
 def turn_row(owner: str, turn: Turn, terms: Sequence[str], entities: Sequence[Entity] | None = None) -> Row:
@@ -87,7 +101,7 @@ def stub_of(row: Row) -> Row:
         entities=None,
         body=msgspec.msgpack.encode(left),
         arrived_at=turn.arrived_at,
-        vector=None,
+        packed={},
         vector_rev=row.rev,
     )
 
@@ -128,11 +142,13 @@ class StoredTurn(msgspec.Struct, frozen=True):
 
 
 class StoredVectors(msgspec.Struct, frozen=True):
-    """The vectors of one turn, shape (parts, dimension), and the seq of the record that brought them."""
+    """One version's vectors of one turn, shape (parts, dimension), and the seq of the record that brought them."""
 
     turn_seq: int
     vector_seq: int
     parts: NDArray[np.float32]
+    tokens: bytes = b""
+    """As in `records.TurnVectors`."""
 
 
 class StoredOwner(msgspec.Struct, frozen=True):
@@ -145,7 +161,8 @@ class StoredOwner(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...] = ()
     terms: tuple[str, ...] = ()
     entities: tuple[str | None, ...] = ()
-    vectors: tuple[StoredVectors, ...] = ()
+    vectors: Mapping[str, tuple[StoredVectors, ...]] = {}
+    """By version; one that gave none may be missing."""
     facts: tuple[Fact, ...] = ()
     summaries: tuple[Summary, ...] = ()
     changed_seq: int = 0

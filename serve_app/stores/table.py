@@ -22,13 +22,13 @@ import pyarrow as pa
 from lancedb.expr import col
 from lancedb.query import MatchQuery
 
-from serve_app.core import Turn
+from serve_app.core import ROWS_PER_TURN_MAX, Turn
 from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.holding import Hold
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import parts
-from serve_app.stores.rows import Row
+from serve_app.stores.rows import PLAIN, Row
 from serve_app.stores.table_files import LAG_ROWS, TableFiles
 from serve_app.stores.wanted import ANY, Wanted, best_turns
 from serve_app.stores.where import Where, before, every, of_kind, owned
@@ -102,12 +102,20 @@ class LanceTable(ABC):
             table = database.create_table(self._name, schema=self._schema)
         else:
             return None
-        missing = {name: self._added()[name] for name in self._schema.names if name not in table.schema.names}
-        if missing:
-            table.add_columns(missing)
+        self._complete(table)
         if not {column for index in table.list_indices() for column in index.columns} >= INDEXED:
             _build_indexes(table)
         return table
+
+    def _complete(self, table: lancedb.table.Table) -> None:
+        """Add the columns that a table of an earlier release, or of fewer versions, lacks: no row is written anew."""
+        there, constants = set(table.schema.names), self._added()
+        missing = [field for field in self._schema if field.name not in there]
+        known = {field.name: constants[field.name] for field in missing if field.name in constants}
+        if known:
+            table.add_columns(known)
+        if empty := [field for field in missing if field.name not in constants]:
+            table.add_columns(empty)
 
     def _open_as_is(self) -> lancedb.table.Table | None:
         """The table with the columns and indexes that it has; None where there is none. Makes nothing."""
@@ -125,7 +133,7 @@ class LanceTable(ABC):
         return self._name in database.list_tables(limit=TABLES_MAX).tables
 
     def _added(self) -> Mapping[str, str]:
-        """Columns that a table of an earlier release lacks, each with what its rows get: constants in SQL."""
+        """What older rows get in columns that their table lacks, constants in SQL; in all others nothing."""
         return {}
 
     # ---- writing
@@ -214,8 +222,12 @@ class LanceTable(ABC):
         """The turns with these seqs that are the owner's and whose content is in this table, oldest first."""
         wanted, found = sorted(set(seqs)), []
         for part in parts(wanted, KEYS_A_SCAN):
-            where = every(of_kind("turn"), col("seq").isin(part))
-            found += self._scan_of(owner, self._holding(where), ["seq", "body"]).sort_by("seq")["body"].to_pylist()
+            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
+            where = self._holding(
+                every(keys, of_kind("turn"))
+            )  # the owner's rows may be many: they are not gone through
+            rows = rows_of(self._scan(where, [OWNER, "seq", "body"]), owner)
+            found += rows.sort_by("seq")["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Turn) for body in found]
 
     def _holding(self, where: Where) -> Where:
@@ -306,9 +318,12 @@ def _build_text_index(table: lancedb.table.Table) -> None:
 
 
 def _column(field: pa.Field, rows: Sequence[Row]) -> pa.Array:
-    if not pa.types.is_fixed_size_list(field.type):
+    if field.name in PLAIN:
         return pa.array([getattr(row, field.name) for row in rows], field.type)
-    return _vectors([row.vector for row in rows], field.type.list_size)
+    packed = [row.packed.get(field.name) for row in rows]
+    if pa.types.is_fixed_size_list(field.type):
+        return _vectors(packed, field.type.list_size)
+    return pa.array(packed, field.type)
 
 
 def _vectors(packed: Sequence[bytes | None], dimension: int) -> pa.Array:

@@ -1,11 +1,13 @@
 """Text to search terms: the one place that decides what a word is, for turns and for queries.
 
 Promises: the same text gives the same terms in every process. Case, width, accents and English
-inflection do not matter. Scripts that write no spaces are cut into character pairs. A code keeps
+inflection do not matter. Scripts that write no spaces are cut into character pairs; a Han character, which is
+a word or half of one, is looked for by itself, too (docs/golden.md has the figures). A code keeps
 its whole and its parts (`ZX-81Q` gives `zx81q`, `zx` and `81q`), so either finds it. An emoji is a
 term of its own. No character has a meaning in a query. Every part of a long text is covered.
 
-English function words are indexed, and looked for only where a query has nothing else.
+English function words are indexed, and looked for only where a query has nothing else; Chinese function
+characters by themselves never, only in their pairs.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ TERM_CHARS_MAX: Final = 128
 
 TERMS_MAX: Final = 400_000
 """Of a text with more words, or pairs, those of its beginning and of its end are kept, half and half."""
+
+PAIR: Final = 2
 
 NO_CACHE: Final = 0
 """Stems that are remembered: none, since no cache of words could forget those of a turn that is erased."""
@@ -61,6 +65,7 @@ _ASCII_CODE: Final = re.compile("(?<![a-z0-9])[a-z0-9]++(?:[-_.:/@+#&,][a-z0-9]+
 
 _SURFACE: Final = re.compile(rf"{_LETTERS}(?:[-_.:/@+#&,'\u2019]{_LETTERS})*+")
 _RUN: Final = re.compile(f"[{_UNSPACED}]+")
+_HAN: Final = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _PICTURE: Final = re.compile(
     "[\U0001f1e6-\U0001f1ff]{2}|[\u2190-\u21ff\u2300-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
 )
@@ -89,6 +94,15 @@ _ENGLISH_FUNCTION_WORDS: Final = """
 """
 _FUNCTION_WORDS: Final = frozenset(_ENGLISH_FUNCTION_WORDS.split())
 
+_FUNCTION_CHARACTERS: Final = frozenset(
+    "的地得着著了过過吗嗎呢吧啊呀嘛么麼"  # particles
+    "我你您他她它们們咱自己"
+    "这這那哪谁誰什怎几幾多少样樣个個时時候"
+    "是有在和跟与與及或而但就也都还還又再才很太最更不没沒"
+    "会會能可要去来來说說到给給把被让讓对對从從为為以上下里裡中前后後一"
+)
+"""Of Chinese, in both forms: each stands in so many turns that it tells none from the others."""
+
 
 class _StemmerOfThread(threading.local):
     """A Snowball stemmer keeps state while it works, so that each thread has its own."""
@@ -102,12 +116,12 @@ _of_thread: Final = _StemmerOfThread()
 
 def index_terms(text: str) -> list[str]:
     """All terms that a turn is found by, with repetitions: a bag, whose order carries no meaning."""
-    return _terms(text, singles=True)
+    return _terms(text, asked=False)
 
 
 def query_terms(text: str) -> list[str]:
-    """The terms to look for: like those of a turn, without function words, and pairs only where a run has one."""
-    terms = _terms(text, singles=False)
+    """The terms to look for: like those of a turn, without function words, and without letters by themselves."""
+    terms = _terms(text, asked=True)
     return [term for term in terms if term not in _FUNCTION_STEMS] or terms
 
 
@@ -136,8 +150,8 @@ def read_query(text: str) -> QueryTerms:
     if folded.isascii():
         wanted = said
     else:
-        wanted = said + _of_other_signs(folded, singles=False)
-        said = said + _of_other_signs(folded, singles=True)
+        wanted = said + _of_other_signs(folded, asked=True)
+        said = said + _of_other_signs(folded, asked=False)
     wanted = [term for term in wanted if term not in _FUNCTION_STEMS] or wanted
     codes = _code_terms(spelt, joined) if _HAS_DIGIT.search(folded) else []
     return QueryTerms(tuple(said), tuple(wanted), tuple(codes))
@@ -151,6 +165,14 @@ def is_function_word(word: str) -> bool:
 def words(text: str) -> list[str]:
     """The words of scripts that write spaces, in order and as they are written; a code is one word."""
     return (_ASCII_SURFACE if text.isascii() else _SURFACE).findall(text)
+
+
+def placed_words(text: str) -> list[tuple[int, int]]:
+    """Where each word begins and ends in the text, in order; of scripts that write no spaces each letter is one."""
+    found = [(word.start(), word.end()) for word in (_ASCII_SURFACE if text.isascii() else _SURFACE).finditer(text)]
+    if not text.isascii():
+        found += [(at, at + 1) for run in _RUN.finditer(text) for at in range(run.start(), run.end())]
+    return sorted(found)
 
 
 def unspaced_runs(text: str) -> list[str]:
@@ -187,19 +209,19 @@ def _is_code(word: str) -> bool:
     return digits >= CODE_DIGITS_MIN if digits == len(word) else digits > 0 and not _MEASURE.fullmatch(word)
 
 
-def _terms(text: str, *, singles: bool) -> list[str]:
+def _terms(text: str, *, asked: bool) -> list[str]:
     folded = _fold(text)
     found = _of_words(_spelt(folded), _codes(folded))
-    return found if folded.isascii() else found + _of_other_signs(folded, singles=singles)
+    return found if folded.isascii() else found + _of_other_signs(folded, asked=asked)
 
 
 def _of_words(spelt: list[str], joined: list[str]) -> list[str]:
     return _bounded(_stems(spelt)) + _bounded([_joined(code) for code in joined])
 
 
-def _of_other_signs(folded: str, *, singles: bool) -> list[str]:
+def _of_other_signs(folded: str, *, asked: bool) -> list[str]:
     """Of scripts that write no spaces, and pictures."""
-    grams = _bounded(_grams(_RUN.findall(folded), singles=singles))
+    grams = _bounded(_grams(_RUN.findall(folded), asked=asked))
     return grams + _bounded([picture for picture in _PICTURE.findall(folded) if picture not in _SKIN_TONES])
 
 
@@ -229,13 +251,23 @@ def _joined(code: str) -> str:
     return code.translate(_WITHOUT_JOINERS)
 
 
-def _grams(runs: Iterable[str], *, singles: bool) -> list[str]:
+def _grams(runs: Iterable[str], *, asked: bool) -> list[str]:
+    """Pairs and single characters. Of what is asked for only the single ones that mean something, and of a run of two,
+    which is a word, none.
+    """
     grams: list[str] = []
     for run in runs:
         grams += [run[at : at + 2] for at in range(len(run) - 1)]
-        if singles or len(run) == 1:
+        if not asked or len(run) == 1:
             grams += run
+        elif len(run) > PAIR:
+            grams += [one for one in run if _means_something(one)]
     return grams
+
+
+def _means_something(character: str) -> bool:
+    """Letters of alphabets and syllabaries mean nothing by themselves."""
+    return _HAN.match(character) is not None and character not in _FUNCTION_CHARACTERS
 
 
 def _bounded(terms: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from serve_app.core import Summary
 from serve_app.errors import InvalidRequest
-from serve_app.records import SummaryPut, TurnVectors, VectorsPut
+from serve_app.records import SummaryPut, TurnVectors, VectorsPut, VersionVectors
 from serve_app.write.commit import Draft, Operation
 
 
@@ -28,16 +28,26 @@ class PutSummary(Operation):
 
 
 class PutVectors(Operation):
-    """Record vectors; those of turns that were edited or erased meanwhile are left out."""
+    """Record the vectors of some turns, of each turn those of all its versions.
+
+    Turns that were edited or erased meanwhile are left out.
+    """
 
     exclusive = False
 
-    def __init__(self, owner: str, version: str, items: Sequence[TurnVectors]) -> None:
-        self.owner, self.version, self.items = owner, version, items
+    def __init__(self, owner: str, versions: Sequence[VersionVectors]) -> None:
+        self.owner, self.versions = owner, versions
 
     def prepare(self, draft: Draft) -> int:
-        wanted = [item for item in self.items if draft.shard.awaits(item.turn_seq, self.owner, item.rev)]
-        live = tuple(item for item in wanted if item.turn_seq not in draft.gone_turns)
-        if live:
-            draft.add(VectorsPut(draft.seq(), self.owner, self.version, live))
-        return len(live)
+        """Gives the number of turns."""
+
+        def wanted(item: TurnVectors) -> bool:
+            return item.turn_seq not in draft.gone_turns and draft.shard.awaits(item.turn_seq, self.owner, item.rev)
+
+        live = [VersionVectors(one.version, tuple(filter(wanted, one.items))) for one in self.versions]
+        if not any(one.items for one in live):
+            return 0
+        record = VectorsPut.of(draft.seq(), self.owner, live)
+        assert record is not None
+        draft.add(record)
+        return len(record.of_turns())

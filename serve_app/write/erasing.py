@@ -43,10 +43,11 @@ class EraseUser(Operation):
 
 def _vectors_of(shard: Shard, block: Block) -> int:
     """Of all turns of an owner, resident or not: those of the others lie in the table or come with the tail."""
-    resident = sum(parts for _, parts in block.vectors.values())
+    resident = block.vectors.count()
     if len(block.turns) == block.total_turns:
         return resident
-    return resident + len({row for row in shard.vector_rows(block.key) if row // ROWS_PER_TURN_MAX not in block.turns})
+    stored = shard.vector_rows(block.key)
+    return resident + sum(row // ROWS_PER_TURN_MAX not in block.turns for _, row in stored)
 
 
 class RenewErasure(Operation):

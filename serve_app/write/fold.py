@@ -7,9 +7,10 @@ is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,9 +37,9 @@ from serve_app.records import (
 from serve_app.stores import where
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.lance import RecordTable
-from serve_app.stores.packing import turn_text
+from serve_app.stores.packing import PACKED_BYTES, turn_text
 from serve_app.stores.parts import parts
-from serve_app.stores.rows import COLD, HOT, Row, cold_mark, pseudonym, turn_row
+from serve_app.stores.rows import COLD, HOT, Row, cold_mark, pseudonym, token_column, turn_row, vector_column
 from serve_app.stores.terms import index_terms
 from serve_app.stores.where import Where, every
 from serve_app.write.hits import HitsPlan
@@ -55,7 +56,7 @@ MARK_PART = 1
 def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
     """Bring the shard's table up to the newest durable record; gives that seq."""
     for piece in parts(shard.tail(), records_max):
-        planned = FoldPlan(shard.version)
+        planned = FoldPlan(shard.versions)
         for record in piece:
             planned.take(record)
         with shard.merging:
@@ -67,13 +68,24 @@ def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
     return shard.folded_seq
 
 
+class FirstVectors(NamedTuple):
+    """What came for a turn's row: of which state, by which record, and what lies in the columns of the versions."""
+
+    rev: int
+    seq: int
+    packed: Mapping[str, bytes]
+
+    def beside(self, row: Row) -> Row:
+        return msgspec.structs.replace(row, packed=self.packed, vector_rev=self.rev, vector_seq=self.seq)
+
+
 class FoldPlan:
     """The net effect of a piece of the tail on the table. `take` its records in order of seq."""
 
-    def __init__(self, version: EmbeddingVersion) -> None:
-        self._version = version
+    def __init__(self, versions: Sequence[EmbeddingVersion]) -> None:
+        self._sizes = {version.name: PACKED_BYTES * version.dimension for version in versions}
         self.rows: dict[int, Row] = {}
-        self.vectors: dict[int, tuple[int, int, bytes]] = {}  # row -> rev, vector seq, vector
+        self.vectors: dict[int, FirstVectors] = {}  # by row
         self.deletions: list[Where] = []
         self.moves = Moves()
         self.hits = HitsPlan()
@@ -96,11 +108,11 @@ class FoldPlan:
         return removed
 
     def _with_vector(self, row: Row) -> Row | None:
-        """A stored row with the vector that came since, unless its turn was changed or is in this plan."""
-        rev, seq, vector = self.vectors.get(row.row, (None, 0, b""))
-        if row.rev != rev or row.row in self.rows or row.tier == COLD:
+        """A stored row with the vectors that came since, unless its turn was changed or is in this plan."""
+        came = self.vectors.get(row.row)
+        if came is None or row.rev != came.rev or row.row in self.rows or row.tier == COLD:
             return None
-        return msgspec.structs.replace(row, vector=vector, vector_rev=rev, vector_seq=seq)
+        return came.beside(row)
 
     def take(self, record: Record) -> None:
         match record:
@@ -177,22 +189,32 @@ class FoldPlan:
         self._put(turn_row(owner, turn, index_terms(turn_text(turn)), in_turn(turn)))
 
     def _put_vectors(self, record: VectorsPut) -> None:
-        if record.version != self._version.name:
-            return
-        size = 2 * self._version.dimension
-        for item in record.items:
-            first, *more = (item.vectors[at : at + size] for at in range(0, len(item.vectors), size))
-            self._put_first_vector(item, record.seq, first)
-            for part, vector in enumerate(more, 1):
-                self._put(_chunk_row(record, item, part, vector))
+        for made in record.of_turns().values():
+            known = {version: item for version, item in made.items() if version in self._sizes}
+            if known:
+                self._put_parts(record, next(iter(known.values())), self._parts(known))
 
-    def _put_first_vector(self, item: TurnVectors, seq: int, vector: bytes) -> None:
-        key = item.turn_seq * ROWS_PER_TURN_MAX
+    def _parts(self, made: Mapping[str, TurnVectors]) -> list[dict[str, bytes]]:
+        """What lies beside each part of a turn: a vector of each version that has so many, the tokens at the first."""
+        found: list[dict[str, bytes]] = [{token_column(name): one.tokens for name, one in made.items() if one.tokens}]
+        for name, item in made.items():
+            size = self._sizes[name]
+            for part, at in enumerate(range(0, len(item.vectors), size)):
+                if part == len(found):
+                    found.append({})
+                found[part][vector_column(name)] = item.vectors[at : at + size]
+        return found
+
+    def _put_parts(self, record: VectorsPut, item: TurnVectors, packed: Sequence[dict[str, bytes]]) -> None:
+        first, *more = packed
+        key, came = item.turn_seq * ROWS_PER_TURN_MAX, FirstVectors(item.rev, record.seq, first)
         row = self.rows.get(key)
         if row is None:
-            self.vectors[key] = (item.rev, seq, vector)
+            self.vectors[key] = came
         elif row.rev == item.rev:
-            self._put(msgspec.structs.replace(row, vector=vector, vector_rev=item.rev, vector_seq=seq))
+            self._put(came.beside(row))
+        for part, beside in enumerate(more, 1):
+            self._put(_chunk_row(record, item, part, beside))
 
     def _put_erasure(self, seq: int, erasure: Erasure) -> None:
         """The finished state replaces the pending one."""
@@ -225,8 +247,8 @@ def _row(
     )
 
 
-def _chunk_row(record: VectorsPut, item: TurnVectors, part: int, vector: bytes) -> Row:
-    """A further vector of a long turn; it lies beside the turn's row and leaves with it."""
+def _chunk_row(record: VectorsPut, item: TurnVectors, part: int, packed: Mapping[str, bytes]) -> Row:
+    """The further vectors of a long turn; they lie beside the turn's row and leave with it."""
     return Row(
         row=item.turn_seq * ROWS_PER_TURN_MAX + part,
         rev=item.rev,
@@ -237,5 +259,5 @@ def _chunk_row(record: VectorsPut, item: TurnVectors, part: int, vector: bytes) 
         id=item.turn_id,
         vector_rev=item.rev,
         vector_seq=record.seq,
-        vector=vector,
+        packed=packed,
     )

@@ -91,9 +91,21 @@ class Upkeep:
     tended_at: dict[str, float] = field(default_factory=dict)
 
 
+def _nothing(shard: Shard) -> None:
+    """There is nothing of an owner but what the shard holds."""
+
+
 class Housekeeper:
-    def __init__(self, writers: Sequence[ShardWriter], options: FoldOptions, duties: Sequence[Duty] = ()) -> None:
+    def __init__(
+        self,
+        writers: Sequence[ShardWriter],
+        options: FoldOptions,
+        duties: Sequence[Duty] = (),
+        of_erased: Callable[[Shard], None] = _nothing,
+    ) -> None:
+        """`of_erased` removes what lies elsewhere of those who were erased in a shard, before that counts as done."""
         self._writers = writers
+        self._of_erased = of_erased
         self._options = options
         self._duties = {duty.name: duty for duty in duties}
         self._upkeep = [Upkeep(threading.Lock(), time.monotonic()) for _ in writers]
@@ -259,6 +271,7 @@ class Housekeeper:
             return False
         if not self._names_dropped(number, running[0]):
             return False
+        self._of_erased(self._writers[number].shard)  # now that the writer has told of all of them
         for erasure in running:
             self._writers[number].submit(CloseErasure(erasure)).result()
         return True

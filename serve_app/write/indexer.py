@@ -1,10 +1,11 @@
 """Vectors for what was written: embeds new turns in batches after they are durable, and has the writer record them.
 
 An append never waits for this. A round takes short turns of all owners alike, and the one after it one
-long turn, so that nobody waits for another's backlog. While a round is embedded the one before it is
-committed; a turn that comes alone waits for neither timer nor company. A failing embedder delays vectors
-and nothing else: the turns stay pending, are counted, and are tried again, behind the others and in ever
-smaller batches, so that one turn or one shard that cannot be served holds up no other.
+long turn, so that nobody waits for another's backlog. Each turn is embedded under the versions that its script and
+its owner's memory call for, and recorded once it has the vectors of all of them. While a round is embedded the one
+before it is committed; a turn that comes alone waits for neither timer nor company. A failing encoder delays vectors
+of its own version and nothing else: the turns stay pending, are counted, and are tried again in a lane of their own,
+in ever smaller batches, so that one turn, one version or one shard that cannot be served holds up no other.
 """
 
 from __future__ import annotations
@@ -12,23 +13,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from serve_app.core import Turn
 from serve_app.errors import MemstrataError, Overloaded
-from serve_app.ports import Embedder, Vectors
-from serve_app.records import Record, TurnPut, TurnVectors
-from serve_app.stores.packing import pack_vectors, turn_text
-from serve_app.write.backlog import Backlog, Waiting
+from serve_app.ports import Encodings
+from serve_app.records import Record, TurnPut, TurnVectors, VersionVectors
+from serve_app.stores.packing import turn_text
+from serve_app.write.backlog import Waiting
 from serve_app.write.commit import Outcome, ShardWriter
 from serve_app.write.derived import PutVectors
 from serve_app.write.meter import UNMETERED, Bound, Meter
+from serve_app.write.rounds import Embedded, Lane, Round
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -52,50 +51,42 @@ RETRY_AFTER_S = 1.0
 """Pause after a failed round."""
 
 
-class PassageEncoder(Protocol):
-    """What the indexer needs of the encoder service."""
+class TurnEncoders(Protocol):
+    """What the indexer needs of the encoders, each known by the name of its version."""
 
-    def passages(self, texts: Sequence[str]) -> Future[Vectors]: ...
+    def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
+        """The versions that a turn is embedded under. `mixed`: its owner's memory has other scripts than Latin."""
+        ...
 
+    def chunks(self, version: str, text: str) -> list[str]: ...
 
-@dataclass(eq=False)
-class Round:
-    """Turns that are being embedded together: each with its text's pieces, whose vectors come in the same order."""
-
-    backlog: Backlog
-    turns: list[tuple[Waiting, Turn]]
-    pieces: list[list[str]]
-    vectors: Future[Vectors]
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        """With the vectors of the tokens, where the version gives them."""
+        ...
 
 
 class Recording(NamedTuple):
     """Turns of one owner whose vectors are with the writer."""
 
-    backlog: Backlog
+    lane: Lane
     waiting: list[Waiting]
     outcome: Future[Outcome]
 
 
 class Indexer:
-    def __init__(
-        self,
-        encoder: PassageEncoder,
-        embedder: Embedder,
-        retry_after_s: float = RETRY_AFTER_S,
-        meter: Meter = UNMETERED,
-    ) -> None:
+    def __init__(self, encoders: TurnEncoders, retry_after_s: float = RETRY_AFTER_S, meter: Meter = UNMETERED) -> None:
         self._retry_after_s = retry_after_s
         self._meter = meter
-        self._encoder = encoder
-        self._embedder = embedder
-        self._short = Backlog()
-        self._long = Backlog()
+        self._encoders = encoders
+        self._short = Lane(BATCH_TURNS_MAX)
+        self._long = Lane(1)
+        self._late = Lane(BATCH_TURNS_MAX)
+        self._lanes = deque((self._short, self._long, self._late))  # the one that was served last is the last
+        self._resting: dict[str, float] = {}  # until when a version that failed is asked for late turns alone
         self._wake = threading.Condition()
         self._closed = False
         self._writers: list[ShardWriter] = []
         self.failures = 0
-        self._batch_turns = BATCH_TURNS_MAX
-        self._long_is_next = False
         self._in_hand: list[Waiting] = []
         self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
 
@@ -105,7 +96,7 @@ class Indexer:
         for writer in writers:
             for seq, pending in sorted(writer.shard.pending.items()):
                 # how long its text is shows when it is read
-                self._short.put(Waiting(writer, pending.owner, seq, time.monotonic()))
+                self._short.backlog.put(Waiting(writer, pending.owner, seq, time.monotonic()))
         self._thread.start()
 
     def committed(self, shard: Shard, records: Sequence[Record]) -> None:
@@ -117,24 +108,24 @@ class Indexer:
         now = time.monotonic()
         with self._wake:
             for one in puts:
-                self._backlog_of(one.turn).put(Waiting(writer, one.owner, one.turn.seq, now))
+                self._lane_of(one.turn).backlog.put(Waiting(writer, one.owner, one.turn.seq, now))
             self._wake.notify()
 
     @property
     def waiting(self) -> int:
-        return len(self._short) + len(self._long)
+        return sum(len(lane.backlog) for lane in (self._short, self._long, self._late))
 
     @property
     def oldest_age_s(self) -> float:
         """How long the turn has waited that has waited longest; 0 where none waits."""
         with self._wake:
-            backlogs = [since for since in (self._short.oldest(), self._long.oldest()) if since is not None]
+            backlogs = [since for lane in self._lanes if (since := lane.backlog.oldest()) is not None]
             since = min([*backlogs, *(one.since for one in self._in_hand)], default=None)
         return 0.0 if since is None else time.monotonic() - since
 
     def full_for(self, owner: str) -> Bound | None:
         """The bound at which so much waits, of this owner or of all, that the owner should write no more for now."""
-        if self._short.of(owner) + self._long.of(owner) > OWNER_PENDING_MAX:
+        if sum(lane.backlog.of(owner) for lane in (self._short, self._long, self._late)) > OWNER_PENDING_MAX:
             return "owner_pending"
         return "pending" if self.waiting > PENDING_MAX else None
 
@@ -156,11 +147,11 @@ class Indexer:
             self._wake.notify()
         self._thread.join(CLOSE_WAIT_S)
 
-    def _backlog_of(self, turn: Turn) -> Backlog:
+    def _lane_of(self, turn: Turn) -> Lane:
         return self._short if len(turn.text) <= SHORT_TEXT_MAX else self._long
 
     def _run(self) -> None:
-        """The next round is with the encoder before the commit of the last one is waited for."""
+        """The next round is with the encoders before the commit of the last one is waited for."""
         embedding: Round | None = None
         while (embedding := embedding or self._next_round()) is not None:
             recordings = self._recorded(embedding)
@@ -177,60 +168,102 @@ class Indexer:
 
     def _any_waits(self) -> bool:
         with self._wake:
-            self._wake.wait_for(lambda: self.waiting or self._closed)
-            return not self._closed
+            while not self._closed:
+                ready = [seconds for lane in self._lanes if (seconds := lane.ready_in()) is not None]
+                if 0.0 in ready:
+                    return True
+                self._wake.wait(min(ready, default=None))
+            return False
 
     def _begun(self) -> Round | None:
-        """The next round, handed to the encoder; None where nothing waits or nothing of it wants vectors any more."""
-        backlog, batch = self._take()
+        """The next round, handed to the encoders; None where nothing waits or nothing of it wants vectors any more."""
+        lane, batch = self._take()
         try:
-            turns = list(self._rightly_here(batch, backlog))
-            pieces = [self._embedder.chunks(turn_text(turn)) for _, turn in turns]
-            if not turns:
-                return None
-            vectors = self._encoder.passages([piece for chunks in pieces for piece in chunks])
-        except Exception as error:  # noqa: BLE001 - a table or an encoder that fails: the turns stay pending
-            self._embedding_failed(batch, backlog, error)
+            found = list(self._rightly_here(batch, lane))
+            wanted = [self._encoders.of_turn(turn.text, _mixed(waiting)) for waiting, turn in found]
+        except Exception as error:  # noqa: BLE001 - a table that fails: the turns stay pending
+            self._try_again(batch, lane, error)
             return None
-        self._in_hand += (waiting for waiting, _ in turns)
-        return Round(backlog, turns, pieces, vectors)
+        asked = list(self._to_be_asked(lane, found, wanted))
+        if not asked:
+            return None
+        of_versions: dict[str, dict[int, Turn]] = {}
+        for place, (_, turn, versions) in enumerate(asked):
+            for version in versions:
+                of_versions.setdefault(version, {})[place] = turn
+        self._in_hand += (waiting for waiting, _, _ in asked)
+        embedded = {version: self._embedded(version, turns) for version, turns in of_versions.items()}
+        return Round(lane, [(waiting, turn) for waiting, turn, _ in asked], embedded)
 
-    def _take(self) -> tuple[Backlog, list[Waiting]]:
-        """Short turns, then one long turn, and so on."""
+    def _take(self) -> tuple[Lane, list[Waiting]]:
+        """Of the lanes in turn: short turns, then one long turn, then some of those that have failed before."""
         with self._wake:
-            long_now = len(self._long) > 0 and (self._long_is_next or not len(self._short))
-            self._long_is_next = not long_now
-            backlog, most = (self._long, 1) if long_now else (self._short, self._batch_turns)
-            return backlog, [] if self._closed else backlog.take(most)
+            for lane in self._lanes:
+                if not self._closed and lane.ready_in() == 0.0:
+                    self._lanes.remove(lane)
+                    self._lanes.append(lane)
+                    return lane, lane.backlog.take(lane.most)
+            return self._short, []
+
+    def _to_be_asked(
+        self, lane: Lane, found: Sequence[tuple[Waiting, Turn]], wanted: Sequence[tuple[str, ...]]
+    ) -> Iterator[tuple[Waiting, Turn, tuple[str, ...]]]:
+        """A version that has just failed is left alone: its turns join those that are late."""
+        now = time.monotonic()
+        resting = {version for version, until in self._resting.items() if until > now}
+        for (waiting, turn), versions in zip(found, wanted, strict=True):
+            if lane is not self._late and not resting.isdisjoint(versions):
+                with self._wake:
+                    self._late.backlog.put(waiting)
+            else:
+                yield waiting, turn, versions
+
+    def _embedded(self, version: str, turns: dict[int, Turn]) -> Embedded:
+        """With the encoder; what it raises at once comes with the vectors, too."""
+        try:
+            pieces = [self._encoders.chunks(version, turn_text(turn)) for turn in turns.values()]
+            return Embedded(turns, pieces, self._encoders.passages(version, [one for cut in pieces for one in cut]))
+        except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
+            failed: Future[Encodings] = Future()
+            failed.set_exception(error)
+            return Embedded(turns, [], failed)
 
     def _recorded(self, embedded: Round) -> list[Recording]:
         """Wait for a round's vectors and hand them to the writers, owner by owner."""
-        waiting = [waiting for waiting, _ in embedded.turns]
-        try:
-            vectors = embedded.vectors.result()
-        except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
-            self._embedding_failed(waiting, embedded.backlog, error)
-            return []
-        finally:
-            with self._wake:
-                del self._in_hand[: len(waiting)]
-        if embedded.backlog is self._short:
-            self._batch_turns = min(2 * self._batch_turns, BATCH_TURNS_MAX)
-        ends = np.cumsum([len(chunks) for chunks in embedded.pieces])
-        of_owners: dict[tuple[ShardWriter, str], tuple[list[Waiting], list[TurnVectors]]] = {}
-        for (one, turn), part in zip(embedded.turns, np.split(vectors, ends[:-1]), strict=True):
-            those, items = of_owners.setdefault((one.writer, one.owner), ([], []))
-            those.append(one)
-            items.append(_packed(turn, part))
+        made: list[dict[str, TurnVectors]] = [{} for _ in embedded.turns]
+        failed: set[int] = set()
+        for version, asked in embedded.of_versions.items():
+            try:
+                for place, vectors in zip(asked.turns, asked.of_each(), strict=True):
+                    made[place][version] = vectors
+            except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
+                failed.update(asked.turns)
+                self._embedding_failed(embedded, version, error)
+        self._hand_over(embedded, failed)
+        of_owners: dict[tuple[ShardWriter, str], list[tuple[Waiting, dict[str, TurnVectors]]]] = {}
+        for place, (waiting, _) in enumerate(embedded.turns):
+            if place not in failed:
+                of_owners.setdefault((waiting.writer, waiting.owner), []).append((waiting, made[place]))
         return [
-            Recording(embedded.backlog, those, self._submitted(writer, owner, items))
-            for (writer, owner), (those, items) in of_owners.items()
+            Recording(embedded.lane, [one for one, _ in theirs], self._submitted(*to, [made for _, made in theirs]))
+            for to, theirs in of_owners.items()
         ]
 
-    def _submitted(self, writer: ShardWriter, owner: str, items: Sequence[TurnVectors]) -> Future[Outcome]:
+    def _hand_over(self, embedded: Round, failed: Set[int]) -> None:
+        """The turns of a round are no longer in hand; those that failed wait again."""
+        with self._wake:
+            del self._in_hand[: len(embedded.turns)]
+            for place in failed:
+                self._late.backlog.put(embedded.turns[place][0])
+        if not failed and embedded.lane is self._late:
+            self._late.most = min(2 * self._late.most, BATCH_TURNS_MAX)
+
+    def _submitted(self, writer: ShardWriter, owner: str, made: Sequence[Mapping[str, TurnVectors]]) -> Future[Outcome]:
         """The outcome to come; a refusal is an outcome, too."""
+        versions = dict.fromkeys(version for one in made for version in one)
+        items = (VersionVectors(version, tuple(one[version] for one in made if version in one)) for version in versions)
         try:
-            return writer.submit(PutVectors(owner, self._embedder.version.name, items))
+            return writer.submit(PutVectors(owner, tuple(items)))
         except MemstrataError as error:
             refused: Future[Outcome] = Future()
             refused.set_exception(error)
@@ -238,41 +271,40 @@ class Indexer:
 
     def _conclude(self, recordings: Sequence[Recording]) -> None:
         """Wait until the vectors are durable and hot; those that a writer does not take are tried again."""
-        failed: BaseException | None = None
-        for backlog, those, outcome in recordings:
+        for lane, those, outcome in recordings:
             error = outcome.exception()
             if error is None:
                 self._measure(those)
-                continue
-            failed = error
-            with self._wake:
-                for waiting in those:
-                    backlog.put(waiting)
-        if failed is not None:
-            self._pause(sum(len(one.waiting) for one in recordings if one.outcome.exception() is not None), failed)
+            else:
+                self._try_again(those, lane, error)
 
     def _measure(self, indexed: Sequence[Waiting]) -> None:
         now = time.monotonic()
         for waiting in indexed:
             self._meter.searchable(now - waiting.since)
 
-    def _embedding_failed(self, batch: Sequence[Waiting], backlog: Backlog, error: Exception) -> None:
-        """Behind the others with them, and fewer next time: it may be one of them that the encoder fails at."""
-        if backlog is self._short:
-            self._batch_turns = max(1, len(batch) // 2)
-        with self._wake:
-            for waiting in batch:
-                backlog.put(waiting)
-        self._pause(len(batch), error)
+    def _embedding_failed(self, embedded: Round, version: str, error: Exception) -> None:
+        """Fewer at a time from here on: it may be one of them that the encoder fails at."""
+        turns, until = len(embedded.of_versions[version].turns), time.monotonic() + self._retry_after_s
+        self._late.most, self._late.rests_until = max(1, min(turns, self._late.most) // 2), until
+        if embedded.lane is not self._late:
+            self._resting[version] = until
+        self._count_failure(turns, error)
 
-    def _pause(self, turns: int, error: BaseException) -> None:
+    def _try_again(self, those: Sequence[Waiting], lane: Lane, error: BaseException) -> None:
+        """After a moment in which nothing of their lane is taken: whatever else waits there is likely to fail, too."""
+        with self._wake:
+            for waiting in those:
+                self._late.backlog.put(waiting)
+        self._late.rests_until = lane.rests_until = time.monotonic() + self._retry_after_s
+        self._count_failure(len(those), error)
+
+    def _count_failure(self, turns: int, error: BaseException) -> None:
         self.failures += 1
         reason = str(error) if isinstance(error, MemstrataError) else type(error).__name__
         _log.warning("vectors of %d turns are late, will be tried again: %s", turns, reason)
-        with self._wake:
-            self._wake.wait_for(lambda: self._closed, self._retry_after_s)
 
-    def _rightly_here(self, batch: Sequence[Waiting], backlog: Backlog) -> Iterable[tuple[Waiting, Turn]]:
+    def _rightly_here(self, batch: Sequence[Waiting], lane: Lane) -> Iterable[tuple[Waiting, Turn]]:
         """The turns that still want vectors; long ones that were not known to be long go where they belong."""
         seen: set[tuple[ShardWriter, int]] = set()  # a turn that was edited while it waited is in the queue twice
         for waiting in batch:
@@ -280,9 +312,9 @@ class Indexer:
             if turn is None:
                 continue
             seen.add((waiting.writer, waiting.seq))
-            if backlog is self._short and self._backlog_of(turn) is self._long:
+            if lane is self._short and self._lane_of(turn) is self._long:
                 with self._wake:
-                    self._long.put(waiting)
+                    self._long.backlog.put(waiting)
             else:
                 yield waiting, turn
 
@@ -296,5 +328,5 @@ def _wanting(waiting: Waiting) -> Turn | None:
     return turn if turn is not None and shard.awaits(waiting.seq, waiting.owner, turn.rev) else None
 
 
-def _packed(turn: Turn, vectors: NDArray[np.float32]) -> TurnVectors:
-    return TurnVectors(turn.seq, turn.rev, turn.session, turn.id, pack_vectors(vectors))
+def _mixed(waiting: Waiting) -> bool:
+    return waiting.writer.shard.block(waiting.owner).mixed

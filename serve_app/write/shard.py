@@ -10,11 +10,11 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
+from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import StorageTrouble, StoreUnavailable
 from serve_app.ports import HotIndex
 from serve_app.records import (
@@ -29,14 +29,16 @@ from serve_app.records import (
     TurnsMoved,
     UserGone,
     VectorsPut,
+    VersionVectors,
 )
+from serve_app.stores.archive import Archives
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
-from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
-from serve_app.stores.packing import PACKED_BYTES
+from serve_app.stores.packing import PACKED_BYTES, vector_rows
 from serve_app.stores.rows import COLD, Stub
 
 LOADS_A_CHECK = 16
@@ -60,18 +62,19 @@ class Shard:
         number: int,
         log: ShardLog | FollowedLog,
         table: RecordTable,
-        version: EmbeddingVersion,
-        hot: HotIndex,
+        versions: Sequence[EmbeddingVersion],
+        hot: Mapping[str, HotIndex],
         turns_resident: int,
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
         *,
         cold: ColdTable,
+        archives: Archives | None = None,
     ) -> None:
         self.number = number
         self.log = log
         self.table = table
         self.cold = cold
-        self.version = version
+        self.versions = tuple(versions)
         self.applied_seq = 0
         self.folded_seq = 0
         self.erasures: dict[str, Erasure] = {}
@@ -81,7 +84,8 @@ class Shard:
         self.cold_purge_due = False  # something was removed from the cold table since its last purge
         self._hot = hot
         self._turns_resident = turns_resident
-        self._owner_turns_resident = owner_turns_resident
+        self.owner_turns_resident = owner_turns_resident
+        self.archives = archives or Archives()
         self._lock = threading.Lock()
         self._loading = threading.Lock()
         self.merging = threading.Lock()
@@ -113,6 +117,7 @@ class Shard:
             for block in left:
                 with block.lock:
                     block.leave()
+                    self.archives.drop(block.key)
             self.pending.clear()
             self.recover(records, folded_seq)
 
@@ -136,7 +141,7 @@ class Shard:
         try:
             return self.block(owner), ()
         except StorageTrouble as error:
-            block = Block(owner, self.version, FaissHotIndex(self.version.dimension), self._owner_turns_resident)
+            block = Block(owner, self.versions, hot_indexes(self.versions), self.owner_turns_resident)
             with self._lock:
                 records = list(self._tail_of.get(owner, ()))
             for record in records:
@@ -147,6 +152,15 @@ class Shard:
         """The owner's block if it is here and holds all that there is: reading it waits for no table."""
         block = self._blocks.get(owner)
         return block if block is not None and block.complete else None
+
+    def blocks(self) -> dict[str, Block]:
+        """Those that are here, by owner."""
+        with self._lock:
+            return dict(self._blocks)
+
+    def archived(self) -> int:
+        """Turns in the archives of the owners that are here."""
+        return sum(archive.turns for owner, archive in self.archives.held().items() if owner in self._blocks)
 
     def holds(self, owner: str) -> bool:
         """Whether the owner's block is here."""
@@ -168,10 +182,10 @@ class Shard:
         """The owner as the table has it in one version; None where a fold has overtaken it."""
         self.loads += 1
         version = self.table.version()
-        stored = self.table.load(owner, self._owner_turns_resident)
+        stored = self.table.load(owner, self.owner_turns_resident)
         if (self.table.folded_seq() != stored.folded_seq) if alone else (version != self.table.version()):
             return None
-        block = Block(owner, self.version, self._hot, self._owner_turns_resident)
+        block = Block(owner, self.versions, self._hot, self.owner_turns_resident)
         block.restore(stored, stored.folded_seq)
         return block if self._adopt(owner, block) else None
 
@@ -213,16 +227,19 @@ class Shard:
                 found |= {turn.seq: turn for turn in self.cold.read(owner, cold)}
         return [found[seq] for seq in sorted(found) if block.holds(found[seq])]
 
-    def vector_rows(self, owner: str) -> set[int]:
-        """The rows of the owner's vectors in the table and the tail, resident or not."""
+    def vector_rows(self, owner: str) -> set[tuple[str, int]]:
+        """(version, row) of each of the owner's vectors in the table and the tail, resident or not."""
         with self._lock:
             records = list(self._tail_of.get(owner, ()))
-        recent = [item for one in records if isinstance(one, VectorsPut) for item in one.items]
-        size = PACKED_BYTES * self.version.dimension
-        rows = (
-            item.turn_seq * ROWS_PER_TURN_MAX + part for item in recent for part in range(len(item.vectors) // size)
-        )
-        return {*self.table.vector_rows(owner), *rows}
+        recent = (made for one in records if isinstance(one, VectorsPut) for made in one.versions)
+        return self.table.vector_rows(owner).union(*(self._rows_of(made) for made in recent))
+
+    def _rows_of(self, made: VersionVectors) -> set[tuple[str, int]]:
+        size = next((PACKED_BYTES * one.dimension for one in self.versions if one.name == made.version), None)
+        if size is None:
+            return set()
+        sizes = ((item.turn_seq, len(item.vectors) // size) for item in made.items)
+        return {(made.version, int(row)) for seq, parts in sizes for row in vector_rows(seq, parts)}
 
     def held(self, owner: str, seqs: Sequence[int]) -> dict[int, Turn | Stub]:
         """By seq, the owner's turns with these seqs; of cold ones what the warm table knows of them."""
@@ -261,6 +278,7 @@ class Shard:
         for block in self._surplus():
             with block.lock:
                 block.leave()
+                self.archives.drop(block.key)
 
     def _surplus(self) -> list[Block]:
         """Blocks that are no longer handed out; whoever loads one of their owners waits until they have left."""
@@ -302,9 +320,16 @@ class Shard:
             if block is not None:
                 with block.lock:
                     block.apply(record)
+                    self._note_edit(record)
         for record in records:  # after the blocks: whoever waits for vectors finds them there
             self._account(record)
         self.applied_seq = records[-1].seq
+
+    def _note_edit(self, record: Record) -> None:
+        if isinstance(record, TurnPut) and record.turn.rev != record.turn.seq:
+            archive = self.archives.of(record.owner)
+            if archive is not None:
+                archive.revise(record.turn)
 
     def _account(self, record: Record) -> None:
         """Keep what belongs to the shard and not to one owner: pending vectors and erasures."""
@@ -312,8 +337,8 @@ class Shard:
             case TurnPut(owner=owner, turn=turn):
                 self.pending[turn.seq] = Pending(owner, turn.session, turn.rev)
                 self.purge_due |= turn.rev != turn.seq
-            case VectorsPut(items=items):
-                for item in items:
+            case VectorsPut():
+                for item in (item for made in record.versions for item in made.items):
                     if self.awaits(item.turn_seq, record.owner, item.rev):
                         del self.pending[item.turn_seq]
             case TurnsMoved(tier=tier, turn_seqs=seqs):

@@ -10,11 +10,12 @@ import pytest
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Route, table
 from serve_app.api.auth import KeyFile
+from serve_app.api.golden import GoldenRoutes
 from serve_app.api.routes import Routes
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable, Unauthorized
 from tests.api.running import Running, refused
 
-ROUTES: list[Route] = table(object.__new__(Routes), object.__new__(AdminRoutes))
+ROUTES: list[Route] = table(object.__new__(Routes), object.__new__(AdminRoutes), object.__new__(GoldenRoutes))
 DATA_ROUTES = [route for route in ROUTES if not route.template.startswith("/v1/admin")]
 ADMIN_ROUTES = [route for route in ROUTES if route.template.startswith("/v1/admin")]
 
@@ -25,9 +26,12 @@ BODIES: dict[str, Any] = {
     "/v1/turns/{turn_id}": {"content": "changed"},
     "/v1/context": {"user_id": "zelda", "query": "x", "budget_tokens": 500},
     "/v1/search": {"user_id": "zelda", "query": "x"},
+    "/v1/query:expand": {"query": "x", "now": "2024-05-06T07:08:09Z"},
     "/v1/users/{user_id}/facts/{key}": {"value": "changed"},
     "/v1/redact": {"text": "x"},
+    "/v1/golden": {"user_id": "zelda", "query": "x", "gold": [{"session_id": "s", "turn_id": "t"}]},
     "/v1/embeddings": {"input": "x"},
+    "/v1/rerank": {"query": "x", "documents": ["y"]},
     "/v1/admin/maintenance": {"action": "fold"},
     "/v1/admin/keys": {"role": "app"},
 }

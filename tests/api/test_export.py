@@ -74,7 +74,7 @@ def test_an_export_read_back_is_the_same_export(service: Running, address: str, 
     lines = exported(service, "source")
     made = sum(line["kind"] == "summary" for line in lines)  # more are made in the background
     assert made >= 1
-    assert lines[-1] == {"kind": "end", "user_id": "source", "turns": 64, "facts": 4, "summaries": made}
+    assert lines[-1] == {"kind": "end", "user_id": "source", "turns": 64, "facts": 4, "summaries": made, "golden": 0}
     assert [line["kind"] for line in lines] == ["turn"] * 64 + ["fact"] * 4 + ["summary"] * made + ["end"]
     seqs = [line["seq"] for line in lines if line["kind"] == "turn"]
     assert seqs == sorted(seqs)
@@ -102,7 +102,8 @@ def test_a_fact_ends_when_it_is_said_to(service: Running) -> None:
 
 
 def test_of_an_unknown_user_there_is_the_end_alone(service: Running) -> None:
-    assert exported(service, "nobody") == [{"kind": "end", "user_id": "nobody", "turns": 0, "facts": 0, "summaries": 0}]
+    counts = {"turns": 0, "facts": 0, "summaries": 0, "golden": 0}
+    assert exported(service, "nobody") == [{"kind": "end", "user_id": "nobody", **counts}]
 
 
 def test_head_gives_no_body_and_holds_no_place(service: Running) -> None:

@@ -237,6 +237,7 @@ def test_every_code_of_a_request_was_met_here() -> None:
     inside |= {
         "not_ready",
         "encoder_unavailable",
+        "ranker_unusable",
         "storage_full",
         "overloaded",
         "body_timeout",

@@ -12,6 +12,7 @@ from serve_app.errors import StoreUnavailable
 from serve_app.stores import where
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_files import manifest_version, names
+from serve_app.stores.wanted import ANY
 from tests.write.shards import ANN, VERSION, OneShard
 
 TABLE = "shard-0000"
@@ -41,12 +42,12 @@ def test_a_table_of_the_named_files_alone_reads_as_the_whole_one(tmp_path: Path)
         target = tmp_path / "copy" / f"{TABLE}.lance" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / path, target)
-    copy = RecordTable(str(tmp_path / "copy"), TABLE, VERSION, {})
+    copy = RecordTable(str(tmp_path / "copy"), TABLE, (VERSION,), {})
     assert (copy.version(), copy.folded_seq()) == (one.table.version(), one.table.folded_seq())
     mine, theirs = one.table.load(ANN, 1_000), copy.load(ANN, 1_000)
     assert (theirs.index, theirs.turns) == (mine.index, mine.turns)
     query = np.ones(VERSION.dimension, np.float32)
-    assert copy.nearest(ANN, query, 100) == one.table.nearest(ANN, query, 100)
+    assert copy.nearest(ANN, query, 100, ANY, VERSION.name) == one.table.nearest(ANN, query, 100, ANY, VERSION.name)
     assert copy.matching(ANN, ["hello"], 100) == one.table.matching(ANN, ["hello"], 100)
     copy.purge(copy.folded_seq())
     assert copy.load(ANN, 1_000).turns == mine.turns

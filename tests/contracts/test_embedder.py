@@ -1,4 +1,4 @@
-"""One contract for every embedder: the packaged encoder on torch, and the hashing one."""
+"""One contract for every embedder: the packaged encoder on torch, the multilingual one, and the hashing one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import OVERLAP_TOKENS, PIECES_MAX, pieces
 from serve_app.models.embed import EncoderOptions, TransformersEmbedder, open_embedder
+from serve_app.models.multilingual import MultilingualEmbedder
 from serve_app.models.stub import HashEmbedder
 from serve_app.models.weights import PACKAGED, encoder_files
-from serve_app.ports import Embedder
+from serve_app.ports import TOKEN_DIMENSION, Embedder, Tokens
 
 TEXTS = [
     "Please deliver my order on Friday evening, after seven.",
@@ -34,9 +35,14 @@ def minilm() -> TransformersEmbedder:
     return TransformersEmbedder()
 
 
-@pytest.fixture(params=["minilm", "hash"], scope="session")
+@pytest.fixture(scope="session")
+def multilingual() -> MultilingualEmbedder:
+    return MultilingualEmbedder()
+
+
+@pytest.fixture(params=["minilm", "multilingual", "hash"], scope="session")
 def embedder(request: pytest.FixtureRequest) -> Embedder:
-    return request.getfixturevalue("minilm") if request.param == "minilm" else HashEmbedder()
+    return HashEmbedder() if request.param == "hash" else request.getfixturevalue(request.param)
 
 
 def long_text(characters: int) -> str:
@@ -159,6 +165,54 @@ def test_the_pass_that_reads_counts_as_well(embedder: Embedder) -> None:
     assert embedder.encode([]).counts == []
 
 
+def tokens_of(embedder: Embedder, text: str) -> Tokens:
+    [tokens] = embedder.encode([text], tokens=True).tokens or []
+    return tokens
+
+
+def test_tokens_come_with_the_same_vectors(embedder: Embedder) -> None:
+    plain, whole = embedder.encode(TEXTS), embedder.encode(TEXTS, tokens=True)
+    assert plain.tokens is None
+    assert whole.vectors.tobytes() == plain.vectors.tobytes()
+    assert whole.tokens is not None
+    for own in whole.tokens:
+        assert (own.dtype, own.shape[1]) == (np.int8, TOKEN_DIMENSION)
+        assert np.allclose(np.linalg.norm(own.astype(float), axis=1), 127, atol=3)
+    assert embedder.encode([], tokens=True).tokens == []
+
+
+def test_tokens_stand_where_their_spans_say(embedder: Embedder) -> None:
+    """In order, inside the text, and every word or character of it is part of one."""
+    for text in (*TEXTS, "  two  words ", "x" * 5000, long_text(8000), "", "e\u0301t\u00e9 ｆｕｌｌ １２ ㍿"):
+        spans = embedder.spans(text)
+        assert spans is not None
+        assert spans.shape == (len(tokens_of(embedder, text)), 2)
+        placed = [(begin, end) for begin, end in spans.tolist() if end > 0]
+        assert all(0 <= begin < end <= len(text) for begin, end in placed)
+        assert placed == sorted(placed)
+    places = embedder.spans(TEXTS[0])
+    assert places is not None
+    said = "".join(TEXTS[0][begin:end] for begin, end in places)
+    assert said == TEXTS[0].replace(" ", "")
+
+
+def test_a_tokens_vector_is_nearest_to_that_of_the_same_word(embedder: Embedder) -> None:
+    one, two = "The water was cold again.", "Later they sent us more water."
+    spans = {text: embedder.spans(text) for text in (one, two)}
+    vectors = {text: tokens_of(embedder, text).astype(np.float32) / 127 for text in (one, two)}
+    products = vectors[one] @ vectors[two].T
+    word = next(at for at, (begin, end) in enumerate(spans[one]) if one[begin:end] == "water")
+    begin, end = spans[two][products[word].argmax()]
+    assert two[begin:end] == "water"
+
+
+def test_tokens_do_not_depend_on_company(embedder: Embedder) -> None:
+    together = embedder.encode(TEXTS, tokens=True).tokens or []
+    for text, own in zip(TEXTS, together, strict=True):
+        alone = tokens_of(embedder, text).astype(np.float32)
+        assert (own * alone).sum(1).min() > 0.98 * 127**2 if len(own) else len(alone) == 0
+
+
 def test_a_text_that_is_too_long_is_read_to_where_it_fits(minilm: TransformersEmbedder) -> None:
     """What a text says beyond that changes nothing; up to there each word does."""
     words = ["house"] * 254
@@ -222,6 +276,20 @@ def test_a_template_is_read_with_the_text_and_leaves_room_for_it(minilm: Transfo
     plain = minilm.embed(["passage about parcels: late again"])[0]
     assert templated.embed(["late again"])[0] @ plain > 0.9999
     assert max(templated.count(templated.chunks(long_text(5000)))) <= 256
+
+
+def test_a_templates_own_words_are_nowhere_in_the_text(minilm: TransformersEmbedder) -> None:
+    templated = TransformersEmbedder(PACKAGED, EncoderOptions(template="passage: {text} (end)"))
+    spans = templated.spans("late again")
+    assert spans is not None
+    assert spans.tolist() == [[0, 0], [0, 0], [0, 4], [5, 10], [0, 0], [0, 0], [0, 0]]
+    assert len(tokens_of(templated, "late again")) == len(spans)
+
+
+def test_an_encoder_without_a_projection_gives_no_tokens() -> None:
+    by_path = open_embedder(EncoderOptions(model=str(encoder_files(PACKAGED, None).folder), device="cpu"))
+    assert by_path.spans("a b") is None
+    assert by_path.encode(["a b"], tokens=True).tokens is None
 
 
 def test_wrong_weights_and_missing_encoders_are_refused(tmp_path: Path) -> None:

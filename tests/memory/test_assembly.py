@@ -15,10 +15,13 @@ from serve_app.context.layout import DEFAULT_LAYOUT
 from serve_app.context.tokens import open_tokenizer
 from serve_app.context.window import build_context
 from serve_app.errors import QueryExceedsBudget
-from serve_app.memory.assembly import Answered, Moment, answer, assemble, with_older
+from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, assemble, with_older
 from serve_app.memory.reading import WINDOW_TURNS_MAX
 from serve_app.memory.requests import ContextRequest
 from serve_app.memory.timing import Stages
+from serve_app.ports import EncodedQuery
+from serve_app.retrieve.rerankers import LateInteraction
+from serve_app.retrieve.second import SecondStage
 from serve_app.write.operations import AppendTurns, DeleteTurn, EditTurn, NewTurn
 from tests.write.shards import ANN, EMBEDDER, OneShard
 
@@ -35,12 +38,20 @@ def shard(tmp_path: Path) -> Iterator[OneShard]:
 
 def ask(shard: OneShard, query: str = "the kettle?", budget: int = 800, session: str = "s") -> Answered:
     request = ContextRequest(query=query, budget_tokens=budget, session=session)
-    vector = EMBEDDER.embed([query])[0]
     stages = Stages()
-    answered = answer(shard.shard, ANN, request, vector, ("reason",), MOMENT, DEFAULT_LAYOUT, TOKENIZER, stages)
-    assert list(stages.ms) == ["queue", "retrieve", "pack"]
+    answered = answer(
+        shard.shard, ANN, request, retrieval(query), ("reason",), MOMENT, DEFAULT_LAYOUT, TOKENIZER, stages
+    )
+    assert list(stages.ms) == ["queue", "retrieve", "rerank", "pack"]
     assert min(stages.ms.values()) >= 0
     return answered
+
+
+def retrieval(query: str) -> Retrieval:
+    found = EMBEDDER.encode([query], tokens=True)
+    assert found.tokens is not None
+    encoded = EncodedQuery(EMBEDDER.version.name, found.vectors[0], found.tokens[0], EMBEDDER.spans(query))
+    return Retrieval(encoded, SecondStage({"late": LateInteraction()}))
 
 
 def texts(answered: Answered) -> str:
@@ -53,9 +64,10 @@ def test_an_answer_is_what_its_steps_give(shard: OneShard) -> None:
     shard.say(ANN, "other", "the kettle is red", "the boat is blue")
     answered = ask(shard)
     request = ContextRequest(query="the kettle?", budget_tokens=800, session="s")
-    state = assemble(shard.shard, ANN, request, EMBEDDER.embed(["the kettle?"])[0], ("reason",), MOMENT)
+    state = assemble(shard.shard, ANN, request, retrieval("the kettle?"), ("reason",), MOMENT)
     context = with_older(build_context(state.inputs, DEFAULT_LAYOUT, TOKENIZER), state.older)
     assert answered.context == context
+    assert answered.search.second_s > 0
     assert (answered.seq, answered.summary_expired, answered.found) == (state.seq, False, state.found)
     assert answered.context.degradation.reasons == ("reason",)
     assert {one.reason for one in context.dropped} >= {"beyond_window", "budget"}

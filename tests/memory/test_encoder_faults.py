@@ -10,7 +10,7 @@ import pytest
 
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.stub import HashEmbedder
-from serve_app.ports import Vectors
+from serve_app.ports import Encodings
 from tests.api.running import Running, hash_settings, refused
 
 DEADLINE_MS = 400
@@ -25,10 +25,10 @@ class Fickle(HashEmbedder):
         super().__init__()
         self.wrong: Callable[[], None] | None = None
 
-    def embed(self, texts: Sequence[str]) -> Vectors:
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
         if self.wrong is not None:
             self.wrong()
-        return super().embed(texts)
+        return super().encode(texts, tokens=tokens)
 
 
 def fails() -> None:

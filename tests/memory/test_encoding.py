@@ -9,10 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pytest
 
+from serve_app.errors import InvalidRequest
 from serve_app.memory.encoding import Arrivals, Encoding
-from serve_app.models.batching import EmbedService
+from serve_app.models.encoders import Encoders
 from serve_app.models.stub import HashEmbedder
+from serve_app.ports import EncodedQuery
 
 
 class ByHand:
@@ -21,15 +24,20 @@ class ByHand:
     def __init__(self) -> None:
         self.asked: dict[str, Future[Any]] = {}
 
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Any]:
+    def query(self, version: str, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[Any]:
         return self.asked.setdefault(text, Future())
 
-    def passages_counted(self, texts: Sequence[str]) -> Future[Any]:
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Any]:
         raise NotImplementedError
 
+    passages_counted = passages
 
-def encoding(queues: Any) -> Encoding:
-    return Encoding(queues, HashEmbedder(), ThreadPoolExecutor(1))
+    def close(self) -> None:
+        pass
+
+
+def encoding(queues: ByHand) -> Encoding:
+    return Encoding(Encoders([HashEmbedder()], queues), ThreadPoolExecutor(1))
 
 
 def soon() -> float:
@@ -45,11 +53,12 @@ def test_a_batch_that_another_thread_ends_reaches_everyone() -> None:
 
         def settle() -> None:
             for name, future in queues.asked.items():
-                future.set_result(np.full(3, int(name), np.float32))
+                future.set_result(EncodedQuery("v", np.full(3, int(name), np.float32)))
 
         await asyncio.to_thread(settle)
-        for n, (vector, reasons) in enumerate(await asyncio.wait_for(asyncio.gather(*waiting), 10)):
-            assert (vector.tolist(), reasons) == ([n] * 3, ())
+        for n, (encoded, reasons) in enumerate(await asyncio.wait_for(asyncio.gather(*waiting), 10)):
+            assert encoded is not None
+            assert (encoded.vector.tolist(), reasons) == ([n] * 3, ())
 
     asyncio.run(run())
 
@@ -95,9 +104,21 @@ def test_late_is_late_and_nobody_waits_on() -> None:
 
 def test_tokens_are_those_of_the_whole_text_however_much_is_read() -> None:
     embedder = HashEmbedder()
-    service = EmbedService(embedder)
+    encoders = Encoders([embedder])
+    one = Encoding(encoders, ThreadPoolExecutor(1))
     texts = ["one two three", "word " * 1000, ""]
-    vectors, tokens = asyncio.run(encoding(service).passages(texts))
-    service.close()
+    vectors, tokens = asyncio.run(one.passages(texts, one.version()))
+    encoders.close()
     assert tokens == sum(embedder.count(texts)) == 1003
     assert np.allclose(vectors, embedder.embed(texts), atol=1e-6)
+
+
+def test_a_version_is_named_by_itself_or_by_its_model() -> None:
+    encoders = Encoders([HashEmbedder(), HashEmbedder(32)])
+    one = Encoding(encoders, ThreadPoolExecutor(1))
+    assert [one.version(name).dimension for name in (None, "hash_64", "hash_32", "hash")] == [64, 64, 32, 64]
+    with pytest.raises(InvalidRequest, match="active versions are 'hash_64' and 'hash_32'"):
+        one.version("another")
+    vectors, _ = asyncio.run(one.passages(["a"], one.version("hash_32")))
+    assert vectors.shape == (1, 32)
+    encoders.close()

@@ -12,6 +12,7 @@ import pytest
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import Overloaded
 from serve_app.models.batching import EmbedLimits, EmbedService
+from serve_app.models.fair_lock import FairLock
 from serve_app.models.stub import HashEmbedder
 from serve_app.models.waiting import BYTES_PER_TOKEN
 from serve_app.ports import Encodings, Spans, Vectors
@@ -25,6 +26,7 @@ class PacedEmbedder:
     def __init__(self) -> None:
         self._inner = HashEmbedder()
         self.batches: list[list[str]] = []
+        self.with_tokens: list[bool] = []
         self.gate = threading.Event()
         self.arrived = threading.Semaphore(0)
         self.fail_on: str | None = None
@@ -42,16 +44,24 @@ class PacedEmbedder:
         return self._inner.embed(texts)
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
-        return Encodings(self.embed(texts), self.count(texts))
+        self.with_tokens.append(tokens)
+        return self._inner.encode(texts, tokens=tokens)._replace(vectors=self.embed(texts))
 
     def spans(self, text: str) -> Spans | None:
-        return None
+        return self._inner.spans(text)
 
     def chunks(self, text: str) -> list[str]:
         return self._inner.chunks(text)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return self._inner.count(texts)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.002)
 
 
 Start = Callable[..., EmbedService]
@@ -89,13 +99,69 @@ def expected(*texts: str) -> Vectors:
 
 def test_a_query_gives_the_embedders_vector_and_is_cached(start: Start, embedder: PacedEmbedder) -> None:
     service = start()
-    vector = service.query("where is my order?").result(WAIT_S)
+    encoded = service.query("where is my order?").result(WAIT_S)
+    vector = encoded.vector
     assert np.array_equal(vector, expected("where is my order?")[0])
     assert not vector.flags.writeable
     assert vector.base is None, "a cached view would keep its whole batch in memory"
-    assert service.query("where is my order?").result(WAIT_S) is vector
+    assert service.query("where is my order?").result(WAIT_S) is encoded
     assert len(embedder.batches) == 1
     assert service.counters.cache_hits == 1
+
+
+def test_a_query_brings_the_vectors_of_its_tokens_and_their_places(start: Start) -> None:
+    version, _, tokens, spans = start().query("where is my order?").result(WAIT_S)
+    assert version == HashEmbedder().version.name
+    assert spans is not None
+    assert tokens is not None
+    assert spans.tolist() == [[0, 5], [6, 8], [9, 11], [12, 17], [17, 18]]
+    whole = HashEmbedder().encode(["where is my order?"], tokens=True)
+    assert whole.tokens is not None
+    assert np.array_equal(tokens, whole.tokens[0])
+    assert tokens.base is spans.base is None
+
+
+def test_what_is_stored_has_vectors_of_tokens_and_what_a_caller_waits_for_has_none(
+    start: Start, embedder: PacedEmbedder
+) -> None:
+    service = start()
+    texts = ["a longer text of words", "", "b"]
+    stored, awaited = service.passages(texts).result(WAIT_S), service.passages_counted(texts).result(WAIT_S)
+    assert stored.tokens is not None
+    assert [len(own) for own in stored.tokens] == stored.counts == awaited.counts == [5, 0, 1]
+    assert awaited.tokens is None
+    assert embedder.with_tokens == [True, False], "nobody computes what nobody asked for"
+
+
+def test_the_cache_is_bounded_in_bytes(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(query_bytes_max=2100)
+    for text in ("a", "b", "word " * 20, "b", "a"):
+        service.query(text).result(WAIT_S)
+    assert [text[:4] for [text] in embedder.batches] == ["a", "b", "word", "a"]
+
+
+def test_services_that_share_their_passes_have_one_pass_at_a_time(embedder: PacedEmbedder) -> None:
+    """Beside a backlog of the one, the other's query waits for one pass, not for all of them."""
+    passes, other = FairLock(), PacedEmbedder()
+    other.batches = embedder.batches
+    services = [EmbedService(one, EmbedLimits(batch_tokens_max=8), passes=passes) for one in (embedder, other)]
+    embedder.gate.set()
+    other.gate.set()
+    for service in services:
+        service.query("loads").result(WAIT_S)
+    embedder.gate.clear()
+    backlog = services[0].passages([f"backlog number {number}" for number in range(30)])
+    wait_until(lambda: len(embedder.batches) == 3)
+    asked = services[1].query("quick")
+    time.sleep(0.05)
+    assert len(embedder.batches) == 3, "the other's pass is under way"
+    embedder.gate.set()
+    asked.result(WAIT_S)
+    backlog.result(WAIT_S)
+    assert embedder.batches.index(["quick"]) == 3
+    assert len(embedder.batches) > 30
+    for service in services:
+        service.close()
 
 
 def test_what_arrives_while_a_batch_runs_goes_into_the_next(start: Start, embedder: PacedEmbedder) -> None:
@@ -104,7 +170,7 @@ def test_what_arrives_while_a_batch_runs_goes_into_the_next(start: Start, embedd
     assert service.counters.queries_waiting == 3
     embedder.gate.set()
     for text, future in futures.items():
-        assert np.array_equal(future.result(WAIT_S), expected(text)[0])
+        assert np.array_equal(future.result(WAIT_S).vector, expected(text)[0])
     assert embedder.batches == [["first"], ["a", "b", "c"]]
 
 
@@ -112,7 +178,7 @@ def test_a_second_caller_joins_a_text_that_is_being_computed(start: Start, embed
     service = start(busy=True)
     again = service.query("first")
     embedder.gate.set()
-    assert np.array_equal(again.result(WAIT_S), expected("first")[0])
+    assert np.array_equal(again.result(WAIT_S).vector, expected("first")[0])
     assert embedder.batches == [["first"]]
 
 
@@ -122,7 +188,7 @@ def test_one_callers_cancellation_does_not_reach_the_others(start: Start, embedd
     assert leaving.cancel()
     assert alone.cancel()
     embedder.gate.set()
-    assert np.array_equal(staying.result(WAIT_S), expected("a")[0])
+    assert np.array_equal(staying.result(WAIT_S).vector, expected("a")[0])
     assert embedder.batches == [["first"], ["a"]]
 
 
@@ -143,7 +209,7 @@ def test_queries_go_before_passages_that_came_first(start: Start, embedder: Pace
     query = service.query("a")
     embedder.gate.set()
     query.result(WAIT_S)
-    assert np.array_equal(passages.result(WAIT_S), expected("p", "q"))
+    assert np.array_equal(passages.result(WAIT_S).vectors, expected("p", "q"))
     assert embedder.batches == [["first"], ["a"], ["p", "q"]]
 
 
@@ -162,10 +228,10 @@ def test_what_a_caller_waits_for_overtakes_a_long_backlog(start: Start, embedder
     backlog = service.passages([f"backlog {number}" for number in range(40)])
     awaited = service.passages_counted(["c"])
     embedder.gate.set()
-    vectors, tokens = awaited.result(WAIT_S)
+    vectors, tokens, _ = awaited.result(WAIT_S)
     assert np.array_equal(vectors, expected("c"))
     assert tokens == HashEmbedder().count(["c"])
-    assert backlog.result(WAIT_S).shape == (40, 64)
+    assert backlog.result(WAIT_S).vectors.shape == (40, 64)
     assert embedder.batches[:2] == [["first"], ["c"]]
     assert len(embedder.batches) > 10
 
@@ -221,7 +287,7 @@ def test_passages_that_nobody_waits_for_any_more_are_not_computed(start: Start, 
     staying.add_done_callback(lambda _: passed.cancel())
     embedder.gate.set()
     staying.result(WAIT_S)
-    assert service.passages(["q"]).result(WAIT_S).shape == (1, 64)
+    assert service.passages(["q"]).result(WAIT_S).vectors.shape == (1, 64)
     assert passed.cancelled(), "who was only passed over may still leave"
     assert embedder.batches == [["first"], ["b"], ["q"]]
     assert service.counters.passages_waiting == 0
@@ -235,7 +301,7 @@ def test_a_full_backlog_refuses_no_caller(start: Start, embedder: PacedEmbedder)
         with pytest.raises(Overloaded):
             put(["s", "t"])
     embedder.gate.set()
-    assert backlog.result(WAIT_S).shape == (3, 64)
+    assert backlog.result(WAIT_S).vectors.shape == (3, 64)
     assert awaited.result(WAIT_S)[0].shape == (2, 64)
 
 
@@ -243,8 +309,8 @@ def test_a_long_call_is_cut_by_tokens_and_keeps_its_order(start: Start, embedder
     service = start(batch_tokens_max=60)
     texts = [f"{'word ' * (number * 7 % 11)}{number}" for number in range(40)]
     short = service.passages(["x"])
-    assert np.allclose(service.passages(texts).result(WAIT_S), expected(*texts), atol=1e-6)
-    assert short.result(WAIT_S).shape == (1, 64)
+    assert np.allclose(service.passages(texts).result(WAIT_S).vectors, expected(*texts), atol=1e-6)
+    assert short.result(WAIT_S).vectors.shape == (1, 64)
     assert max(sum(len(text) for text in batch) for batch in embedder.batches) <= 60 * BYTES_PER_TOKEN
     assert len(embedder.batches) > 5
     assert service.counters.texts == 41
@@ -256,12 +322,12 @@ def test_small_calls_share_a_batch(start: Start, embedder: PacedEmbedder) -> Non
     calls = [service.passages([f"turn {number}"]) for number in range(5)]
     embedder.gate.set()
     for number, call in enumerate(calls):
-        assert np.array_equal(call.result(WAIT_S), expected(f"turn {number}"))
+        assert np.array_equal(call.result(WAIT_S).vectors, expected(f"turn {number}"))
     assert len(embedder.batches) == 2
 
 
 def test_no_passages_are_no_work(start: Start, embedder: PacedEmbedder) -> None:
-    assert start().passages([]).result(WAIT_S).shape == (0, 64)
+    assert start().passages([]).result(WAIT_S).vectors.shape == (0, 64)
     assert embedder.batches == []
 
 
@@ -275,11 +341,11 @@ def test_expired_queries_are_dropped_before_they_are_computed(start: Start, embe
     for future in (late, shared_late):
         with pytest.raises(TimeoutError):
             future.result(WAIT_S)
-    assert np.array_equal(patient.result(WAIT_S), expected("b")[0])
-    assert np.array_equal(shared_patient.result(WAIT_S), expected("c")[0])
+    assert np.array_equal(patient.result(WAIT_S).vector, expected("b")[0])
+    assert np.array_equal(shared_patient.result(WAIT_S).vector, expected("c")[0])
     assert embedder.batches == [["first"], ["b", "c"]]
     assert service.counters.expired == 2
-    assert np.array_equal(service.query("a").result(WAIT_S), expected("a")[0])
+    assert np.array_equal(service.query("a").result(WAIT_S).vector, expected("a")[0])
 
 
 def test_full_queues_refuse_at_once_and_lose_nothing(start: Start, embedder: PacedEmbedder) -> None:
@@ -295,8 +361,8 @@ def test_full_queues_refuse_at_once_and_lose_nothing(start: Start, embedder: Pac
     embedder.gate.set()
     for future in accepted:
         future.result(WAIT_S)
-    assert stored.result(WAIT_S).shape == (2, 64)
-    assert service.query("c").result(WAIT_S).shape == (64,)
+    assert stored.result(WAIT_S).vectors.shape == (2, 64)
+    assert service.query("c").result(WAIT_S).vector.shape == (64,)
 
 
 def test_a_failed_batch_fails_its_callers_and_nobody_else(start: Start, embedder: PacedEmbedder) -> None:
@@ -307,9 +373,9 @@ def test_a_failed_batch_fails_its_callers_and_nobody_else(start: Start, embedder
     for put in (service.passages, service.passages_counted):
         with pytest.raises(MemoryError):
             put(["good", "bad"]).result(WAIT_S)
-    assert service.query("good").result(WAIT_S).shape == (64,)
+    assert service.query("good").result(WAIT_S).vector.shape == (64,)
     embedder.fail_on = None
-    assert service.query("bad").result(WAIT_S).shape == (64,)
+    assert service.query("bad").result(WAIT_S).vector.shape == (64,)
     assert service.counters.failed_batches == 3
 
 
@@ -319,7 +385,7 @@ def test_a_long_call_that_fails_leaves_nothing_behind(start: Start, embedder: Pa
     with pytest.raises(MemoryError):
         service.passages(["bad", *["a longer text"] * 49]).result(WAIT_S)
     assert service.counters.passages_waiting == 0
-    assert service.passages(["fine"] * 50).result(WAIT_S).shape == (50, 64)
+    assert service.passages(["fine"] * 50).result(WAIT_S).vectors.shape == (50, 64)
 
 
 def test_the_cache_forgets_the_least_recently_used(start: Start, embedder: PacedEmbedder) -> None:
@@ -351,10 +417,11 @@ def test_many_threads_get_their_own_answers(start: Start, embedder: PacedEmbedde
     def ask(seed: int) -> None:
         for number in range(40):
             text = f"question {(seed * 13 + number * 7) % 23}"
-            if not np.allclose(service.query(text, solo=number % 5 == 0).result(WAIT_S), expected(text)[0], atol=1e-6):
+            vector = service.query(text, solo=number % 5 == 0).result(WAIT_S).vector
+            if not np.allclose(vector, expected(text)[0], atol=1e-6):
                 wrong.append(text)
             stored, awaited = service.passages([text, "x"]), service.passages_counted([text, "x"])
-            vectors = np.concatenate([stored.result(WAIT_S), awaited.result(WAIT_S)[0]])
+            vectors = np.concatenate([stored.result(WAIT_S)[0], awaited.result(WAIT_S)[0]])
             if not np.allclose(vectors, expected(text, "x", text, "x"), atol=1e-6):
                 wrong.append(text)
 

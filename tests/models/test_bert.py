@@ -38,14 +38,14 @@ def some_texts(words: int, lengths: list[int]) -> Ids:
 def by_transformers(folder: Path, ids: Ids, *, cls: bool = False, number_format: torch.dtype = torch.float32) -> Any:
     encoder = AnyEncoder(folder, cls=cls, number_format=number_format, device=CPU)
     with torch.inference_mode():
-        return torch.cat([encoder.pooled([one]) for one in ids]).numpy()
+        return torch.cat([encoder.pooled([one])[0] for one in ids]).numpy()
 
 
 def lean(folder: Path, ids: Ids, *, cls: bool = False, number_format: torch.dtype = torch.float32) -> Any:
     encoder = open_bert(folder, cls=cls, number_format=number_format, device=CPU)
     assert encoder is not None
     with torch.inference_mode():
-        return encoder.pooled(sorted(ids, key=len)).numpy()
+        return encoder.pooled(sorted(ids, key=len))[0].numpy()
 
 
 def small(folder: Path, kind: Callable[[BertConfig], torch.nn.Module] = BertModel, **more: Any) -> Path:

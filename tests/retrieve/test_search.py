@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from serve_app.core import Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.memory.memory import MemoryOptions
 from serve_app.models.stub import HashEmbedder
-from serve_app.models.waiting import Vector
 from serve_app.ports import EncodedQuery
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
 from serve_app.retrieve.filters import Filters
-from serve_app.retrieve.search import TERMS_LOOKED_FOR, WARM_CANDIDATES, Question, search
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.search import search
+from serve_app.retrieve.warm import TERMS_LOOKED_FOR, WARM_CANDIDATES
 from serve_app.stores.block import Block
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.packing import pack_vectors
@@ -294,7 +296,7 @@ def test_what_was_deleted_or_edited_is_not_found_as_it_was(small: Running, fold:
 EMBEDDER = HashEmbedder()
 
 
-def encoded(vector: Vector) -> EncodedQuery:
+def encoded(vector: NDArray[np.float32]) -> EncodedQuery:
     return EncodedQuery(EMBEDDER.version.name, vector)
 
 
@@ -305,7 +307,7 @@ class Tables:
         self._turns = {turn.seq: turn for turn in turns}
         self._fault = fault
 
-    def nearest(self, owner: str, query: np.ndarray, k: int, wanted: Wanted) -> list[tuple[Turn, float]]:
+    def nearest(self, owner: str, query: np.ndarray, k: int, wanted: Wanted, version: str) -> list[tuple[Turn, float]]:
         return self._given()
 
     def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]:
@@ -327,7 +329,7 @@ def turn(seq: int, content: str, **more: Any) -> Turn:
 
 def block_of(resident: Sequence[Turn], older: Sequence[Turn] = ()) -> Block:
     """A block with the content of `resident`, and the ids only of `older`."""
-    block = Block("owner", EMBEDDER.version, ExactHotIndex(EMBEDDER.version.dimension))
+    block = Block("owner", (EMBEDDER.version,), {EMBEDDER.version.name: ExactHotIndex(EMBEDDER.version.dimension)})
     index = tuple(StoredTurn(one.seq, one.session, one.id, one.created_at) for one in older)
     block.restore(StoredOwner(index=index), max((one.seq for one in older), default=0))
     for one in resident:

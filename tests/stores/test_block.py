@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -20,9 +20,11 @@ from serve_app.records import (
     SummaryPut,
     TurnGone,
     TurnPut,
+    TurnsMoved,
     TurnVectors,
     UserGone,
     VectorsPut,
+    VersionVectors,
 )
 from serve_app.stores.block import (
     FACT_VERSIONS_MAX,
@@ -37,6 +39,8 @@ from serve_app.stores.packing import pack_vectors
 OWNER = Owner("acme", "ann").key
 EMBEDDER = HashEmbedder(64)
 VERSION = EMBEDDER.version.name
+BESIDE = HashEmbedder(32)
+EMBEDDERS = (EMBEDDER, BESIDE)
 
 
 class Remembering:
@@ -44,7 +48,9 @@ class Remembering:
 
     def __init__(self, resident_max: int = 100) -> None:
         self.hot = ExactHotIndex(64)
-        self.block = Block(OWNER, EMBEDDER.version, self.hot, resident_max)
+        self.beside = ExactHotIndex(32)
+        versions = (EMBEDDER.version, BESIDE.version)
+        self.block = Block(OWNER, versions, {VERSION: self.hot, BESIDE.version.name: self.beside}, resident_max)
         self.seq = 0
 
     def take(self, record: Record) -> int:
@@ -71,6 +77,24 @@ class Remembering:
         item = TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed)
         return self.take(VectorsPut(self.seq + 1, OWNER, version, (item,)))
 
+    def embed_all(self, turn: Turn, *texts: str, embedders: Sequence[HashEmbedder] = EMBEDDERS) -> int:
+        """With the vectors of the tokens, under several versions in one record."""
+        parts = []
+        for one in embedders:
+            made = one.encode(texts or [turn.content], tokens=True)
+            assert made.tokens is not None
+            packed, tokens = pack_vectors(made.vectors), np.concatenate(made.tokens).tobytes()
+            item = TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed, tokens)
+            parts.append(VersionVectors(one.version.name, (item,)))
+        record = VectorsPut.of(self.seq + 1, OWNER, parts)
+        assert record is not None
+        return self.take(record)
+
+    def tokens(self, *turns: Turn, version: str = VERSION, as_of: int | None = None) -> list[int]:
+        """How many each turn has."""
+        _, offsets = self.block.tokens(version, [turn.seq for turn in turns], as_of)
+        return np.diff(offsets).tolist()
+
     def fact(self, value: str) -> int:
         return self.take(FactPut(OWNER, Fact("diet", value, self.seq + 1, 0)))
 
@@ -80,7 +104,7 @@ class Remembering:
 
     def dense(self, text: str, as_of: int | None = None) -> list[float]:
         block = self.block
-        return block.dense(EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of).tolist()
+        return block.dense(VERSION, EMBEDDER.embed([text])[0], block.columns.until(as_of), as_of).tolist()
 
     def hits(self, term: str) -> list[int]:
         own, _ = self.block.columns.lexical.scores([term])
@@ -124,10 +148,10 @@ def test_vectors_of_an_older_state_or_another_version_are_ignored(remembering: R
     edited = remembering.edit(turn, "birch")
     remembering.embed(turn)
     remembering.embed(edited, version="another")
-    assert remembering.block.vectors == {}
+    assert remembering.block.vectors.came == {}
     assert remembering.hot.count(OWNER) == 0
     came = remembering.embed(edited)
-    assert remembering.block.vectors == {turn.seq: (came, 1)}
+    assert remembering.block.vectors.came == {turn.seq: came}
 
 
 def test_an_edit_takes_words_and_vectors_of_the_old_text(remembering: Remembering) -> None:
@@ -266,7 +290,7 @@ def test_the_newest_turns_are_resident_within_the_bound() -> None:
     assert 16 <= len(block.turns) <= 16 + 16 // RESIDENT_SLACK
     newest = sorted(seq for index in block.sessions.values() for seq in index.seqs)[-len(block.turns) :]
     assert list(block.turns) == newest
-    assert block.expiring.keys() == block.vectors.keys() == block.turns.keys()
+    assert block.expiring.keys() == block.vectors.came.keys() == block.turns.keys()
     assert remembering.hot.count(OWNER) == len(newest)
     assert remembering.hits("amber") == newest
     assert block.total_turns == 60
@@ -300,7 +324,7 @@ def test_nothing_is_left_of_an_erased_user(remembering: Remembering) -> None:
     remembering.summary(1)
     seq = remembering.take(UserGone(remembering.seq + 1, OWNER, Erasure("er", "acme", 0)))
     block = remembering.block
-    assert [block.sessions, block.turns, block.facts, block.summaries, block.vectors, block.expiring] == 6 * [{}]
+    assert [block.sessions, block.turns, block.facts, block.summaries, block.vectors.came, block.expiring] == 6 * [{}]
     assert (block.total_turns, remembering.hot.count(OWNER), remembering.hits("amber")) == (0, 0, [])
     assert block.changed_seq == seq
     assert remembering.say("birch").seq in block.turns
@@ -318,11 +342,96 @@ def test_a_block_that_has_left_takes_nothing_more(remembering: Remembering) -> N
 
 def test_blocks_of_two_owners_do_not_meet() -> None:
     hot = ExactHotIndex(64)
-    ann, bob = (Block(key, EMBEDDER.version, hot) for key in (OWNER, Owner("acme", "bob").key))
+    ann, bob = (Block(key, (EMBEDDER.version,), {VERSION: hot}) for key in (OWNER, Owner("acme", "bob").key))
     turn = Turn("1", "a", "user", "amber", 1, 1, 1, rev=1)
     item = TurnVectors(1, 1, "a", "1", pack_vectors(EMBEDDER.embed(["amber"])))
     for block in (ann, bob):
         block.apply(TurnPut(block.key, turn))
         block.apply(VectorsPut(2, block.key, VERSION, (item,)))
     ann.apply(UserGone(3, OWNER, Erasure("er", "acme", 0)))
-    assert bob.dense(EMBEDDER.embed(["amber"])[0], 1, None)[0] == pytest.approx(1, abs=1e-3)
+    assert bob.dense(VERSION, EMBEDDER.embed(["amber"])[0], 1, None)[0] == pytest.approx(1, abs=1e-3)
+
+
+def test_two_versions_never_meet_in_one_score(remembering: Remembering) -> None:
+    first, second, both = (remembering.say(content) for content in ("amber", "birch", "cedar"))
+    remembering.embed_all(first, embedders=[EMBEDDER])
+    remembering.embed_all(second, embedders=[BESIDE])
+    remembering.embed_all(both)
+    scores = {
+        one.version.name: remembering.block.dense(one.version.name, one.embed(["cedar"])[0], 3, None)
+        for one in EMBEDDERS
+    }
+    assert np.isnan(scores[VERSION]).tolist() == [False, True, False]
+    assert np.isnan(scores[BESIDE.version.name]).tolist() == [True, False, False]
+    assert scores[VERSION][2] == pytest.approx(1, abs=1e-3) == scores[BESIDE.version.name][2]
+    assert np.isnan(remembering.block.dense("another", EMBEDDER.embed(["cedar"])[0], 3, None)).all()
+
+
+def test_the_tokens_of_turns_lie_one_after_another(remembering: Remembering) -> None:
+    turns = [remembering.say(content) for content in ("amber birch", "no vectors yet", "cedar")]
+    for turn in (turns[0], turns[2]):
+        remembering.embed_all(turn)
+    found, offsets = remembering.block.tokens(VERSION, [turn.seq for turn in reversed(turns)], None)
+    expected = EMBEDDER.encode(["cedar", "amber birch"], tokens=True).tokens
+    assert expected is not None
+    assert offsets.tolist() == [0, 1, 1, 3]
+    np.testing.assert_array_equal(found, np.concatenate(expected))
+    assert found.dtype == np.int8
+    assert remembering.block.tokens(VERSION, [], None)[0].shape == (0, 64)
+    assert remembering.tokens(*turns, version="another") == [0, 0, 0]
+
+
+def test_tokens_as_of_an_earlier_moment_are_those_that_had_come(remembering: Remembering) -> None:
+    early, late = remembering.say("amber birch"), remembering.say("cedar")
+    came = remembering.embed_all(early)
+    remembering.embed_all(late)
+    assert remembering.tokens(early, late, as_of=came) == [2, 0]
+    assert remembering.tokens(early, late, as_of=came - 1) == [0, 0]
+    assert remembering.tokens(early, late) == [2, 1]
+
+
+@pytest.mark.parametrize("how", ["edit", "delete", "erase session", "erase user", "move", "leave"])
+def test_vectors_and_tokens_of_all_versions_go_with_their_turn(remembering: Remembering, how: str) -> None:
+    turn = remembering.say("amber birch")
+    remembering.embed_all(turn, "amber", "birch")
+    assert (remembering.hot.count(OWNER), remembering.beside.count(OWNER)) == (2, 2)
+    seq = remembering.seq + 1
+    match how:
+        case "edit":
+            remembering.edit(turn, "cedar")
+        case "delete":
+            remembering.delete(turn)
+        case "erase session":
+            remembering.take(SessionGone(seq, OWNER, "a"))
+        case "erase user":
+            remembering.take(UserGone(seq, OWNER, Erasure("er", "acme", 0)))
+        case "move":
+            remembering.take(TurnsMoved(seq, OWNER, "a", 1, (turn.seq,)))
+        case "leave":
+            remembering.block.leave()
+    assert (remembering.hot.count(OWNER), remembering.beside.count(OWNER)) == (0, 0)
+    assert [remembering.tokens(turn, version=one.version.name) for one in EMBEDDERS] == [[0], [0]]
+    assert (remembering.block.vectors.came, remembering.block.vectors.count()) == ({}, 0)
+
+
+def test_a_turn_beyond_memory_takes_its_tokens_along() -> None:
+    remembering = Remembering(resident_max=8)
+    turns = [remembering.say(f"number{n}") for n in range(9)]
+    for turn in turns:
+        remembering.embed_all(turn)
+    remembering.say("one more")
+    gone = [turn for turn in turns if turn.seq not in remembering.block.turns]
+    assert gone
+    assert remembering.tokens(*gone) == [0] * len(gone)
+    assert remembering.beside.count(OWNER) == len(turns) - len(gone)
+
+
+def test_a_memory_is_mixed_once_a_turn_has_letters_of_another_script(remembering: Remembering) -> None:
+    turn = remembering.say("amber 😀 12")
+    assert not remembering.block.mixed
+    remembering.edit(turn, "琥珀")
+    assert remembering.block.mixed
+    remembering.take(UserGone(remembering.seq + 1, OWNER, Erasure("er", "acme", 0)))
+    assert not remembering.block.mixed
+    remembering.say("где она")
+    assert remembering.block.mixed

@@ -12,6 +12,7 @@ import lancedb
 import msgspec
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from serve_app.core import Fact, Owner, Turn
 from serve_app.errors import StoreUnavailable
@@ -19,13 +20,14 @@ from serve_app.models.stub import HashEmbedder
 from serve_app.stores import lance, where
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.packing import pack_vectors, turn_text
-from serve_app.stores.rows import WARM, Row, turn_row
+from serve_app.stores.rows import WARM, Row, token_column, turn_row, vector_column
 from serve_app.stores.table import KEYS_A_SCAN
 from serve_app.stores.table_files import SMALL_FRAGMENTS_MAX
 from serve_app.stores.terms import index_terms
-from serve_app.stores.wanted import Wanted
+from serve_app.stores.wanted import ANY, Wanted
 
 EMBEDDER = HashEmbedder(32)
+VERSION = EMBEDDER.version.name
 ANN, BOB = Owner("acme", "ann").key, Owner("acme", "bob").key
 SECRET = "kQ7xZp2LmW9sentinel"
 
@@ -57,7 +59,7 @@ def table(tmp_path: Path) -> RecordTable:
 
 
 def opened(folder: Path) -> RecordTable:
-    return RecordTable(str(folder), "shard-0000", EMBEDDER.version, {})
+    return RecordTable(str(folder), "shard-0000", (EMBEDDER.version,), {})
 
 
 def turn(seq: int, content: str, session: str = "a", rev: int | None = None, turn_id: str | None = None) -> Turn:
@@ -69,11 +71,13 @@ def row_of(owner: str, one: Turn, embedded: bool = True) -> Row:
     row = turn_row(owner, one, index_terms(turn_text(one)))
     if not embedded:
         return row
-    vector = pack_vectors(EMBEDDER.embed([one.content]))
+    made = EMBEDDER.encode([one.content], tokens=True)
+    assert made.tokens is not None
+    packed = {vector_column(VERSION): pack_vectors(made.vectors), token_column(VERSION): made.tokens[0].tobytes()}
     return Row(
         **{
             **{name: getattr(row, name) for name in row.__struct_fields__},
-            "vector": vector,
+            "packed": packed,
             "vector_rev": one.rev,
             "vector_seq": one.rev,
         }
@@ -82,6 +86,12 @@ def row_of(owner: str, one: Turn, embedded: bool = True) -> Row:
 
 def put(table: RecordTable, owner: str, *turns: Turn) -> None:
     table.merge([row_of(owner, one) for one in turns], turns[-1].rev)
+
+
+def nearest(
+    table: RecordTable, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted = ANY
+) -> list[tuple[Turn, float]]:
+    return table.nearest(owner, query, k, wanted, VERSION)
 
 
 def files_with(folder: Path, text: str) -> list[str]:
@@ -103,7 +113,7 @@ def test_no_id_reads_or_deletes_what_is_another_owners(table: RecordTable) -> No
     for seq, owner in enumerate(owners, 1):
         assert [one.seq for one in table.load(owner, 10).turns] == [seq]
         assert [one.seq for one in table.turns(owner, list(range(50)))] == [seq]
-        assert [one.seq for one, _ in table.nearest(owner, query, 50)] == [seq]
+        assert [one.seq for one, _ in nearest(table, owner, query, 50)] == [seq]
         assert [one.seq for one, _ in table.matching(owner, ["appl", "apple"], 50)] == [seq]
     for owner in owners:
         gone = where.every(where.owned(owner), where.of_session("a' OR '1'='1"), where.of_id("x' OR 1=1 --"))
@@ -125,7 +135,7 @@ def test_an_owner_is_found_among_many_others(table: RecordTable) -> None:
     table.merge([row_of(BOB, turn(seq, "apple apple apple")) for seq in range(1, 400)], 399)
     put(table, ANN, turn(400, "one apple in a long row of other words about the weather"))
     assert [one.seq for one, _ in table.matching(ANN, index_terms("apple"), 3)] == [400]
-    assert [one.seq for one, _ in table.nearest(ANN, EMBEDDER.embed(["apple apple apple"])[0], 3)] == [400]
+    assert [one.seq for one, _ in nearest(table, ANN, EMBEDDER.embed(["apple apple apple"])[0], 3)] == [400]
 
 
 # ---- reading
@@ -138,7 +148,7 @@ def test_turns_in_memory_are_left_out_but_for_those_that_have_left_it_since(tabl
     query, k = EMBEDDER.embed(["apple"])[0], 50
 
     def found(wanted: Wanted) -> list[set[int]]:
-        near, match = table.nearest(ANN, query, k, wanted), table.matching(ANN, index_terms("apple"), k, wanted)
+        near, match = nearest(table, ANN, query, k, wanted), table.matching(ANN, index_terms("apple"), k, wanted)
         return [{one.seq for one, _ in near}, {one.seq for one, _ in match}]
 
     assert found(Wanted(resident_from=3)) == [{1, 2, 5}] * 2
@@ -174,7 +184,7 @@ def test_the_nearest_are_exact_and_best_first(table: RecordTable) -> None:
     query = EMBEDDER.embed(["birch 7"])[0]
     stored = EMBEDDER.embed(contents).astype("<f2").astype(np.float32)
     expected = np.sort(stored @ query)[::-1][:20]
-    found = table.nearest(ANN, query, 20)
+    found = nearest(table, ANN, query, 20)
     assert [score for _, score in found] == pytest.approx(expected.tolist(), abs=2e-3)
     for one, score in found:
         assert score == pytest.approx(float(stored[one.seq - 1] @ query), abs=2e-3)
@@ -183,8 +193,8 @@ def test_the_nearest_are_exact_and_best_first(table: RecordTable) -> None:
 def test_a_vector_of_an_older_state_is_not_used(table: RecordTable) -> None:
     put(table, ANN, turn(1, "apple"))
     table.merge([row_of(ANN, turn(1, "pear", rev=2), embedded=False)], 2)
-    assert table.nearest(ANN, EMBEDDER.embed(["apple"])[0], 5) == []
-    assert table.load(ANN, 5).vectors == ()
+    assert nearest(table, ANN, EMBEDDER.embed(["apple"])[0], 5) == []
+    assert table.load(ANN, 5).vectors == {}
     assert table.without_vectors() == [(ANN, "a", 1, 2)]
 
 
@@ -193,7 +203,7 @@ def test_a_load_gives_all_ids_and_the_newest_bodies(table: RecordTable) -> None:
     stored = table.load(ANN, 7)
     assert [one.seq for one in stored.index] == list(range(1, 31))
     assert [one.seq for one in stored.turns] == list(range(24, 31))
-    assert [one.turn_seq for one in stored.vectors] == list(range(24, 31))
+    assert [one.turn_seq for one in stored.vectors[VERSION]] == list(range(24, 31))
 
 
 def test_an_unknown_owner_has_nothing(table: RecordTable) -> None:
@@ -214,10 +224,13 @@ def test_a_load_of_many_rows_is_that_of_few(table: RecordTable, monkeypatch: pyt
     at_once = table.load(ANN, 7)
     monkeypatch.setattr(lance, "LOADED_AT_ONCE", 5)
     in_parts = table.load(ANN, 7)
-    assert msgspec.structs.replace(in_parts, vectors=()) == msgspec.structs.replace(at_once, vectors=())
-    assert [(one.turn_seq, one.vector_seq) for one in in_parts.vectors] == [(seq, seq) for seq in range(24, 31)]
-    for one, other in zip(in_parts.vectors, at_once.vectors, strict=True):
+    assert msgspec.structs.replace(in_parts, vectors={}) == msgspec.structs.replace(at_once, vectors={})
+    assert [(one.turn_seq, one.vector_seq) for one in in_parts.vectors[VERSION]] == [
+        (seq, seq) for seq in range(24, 31)
+    ]
+    for one, other in zip(in_parts.vectors[VERSION], at_once.vectors[VERSION], strict=True):
         assert np.array_equal(one.parts, other.parts)
+        assert one.tokens == other.tokens != b""
     assert (at_once.facts, at_once.changed_seq, at_once.folded_seq) == ((fact,), 32, 33)
 
 
@@ -258,7 +271,7 @@ def test_compacting_keeps_everything(table: RecordTable) -> None:
     assert table.fragments() < 5
     assert (table.load(ANN, 100).turns, table.folded_seq()) == before
     assert [one.seq for one, _ in table.matching(ANN, index_terms("number7"), 5)] == [7]
-    assert len(table.nearest(ANN, EMBEDDER.embed(["number7"])[0], 100)) == SMALL_FRAGMENTS_MAX + 9
+    assert len(nearest(table, ANN, EMBEDDER.embed(["number7"])[0], 100)) == SMALL_FRAGMENTS_MAX + 9
 
 
 def test_a_table_that_was_made_but_not_indexed_is_indexed_when_opened(tmp_path: Path, table: RecordTable) -> None:
@@ -325,7 +338,7 @@ def test_reads_go_on_while_the_table_is_purged(table: RecordTable) -> None:
         while not purged.is_set():
             try:
                 assert len(table.load(ANN, 500).turns) >= 300
-                assert len(table.nearest(ANN, query, 10)) == 10
+                assert len(nearest(table, ANN, query, 10)) == 10
                 assert len(table.matching(ANN, index_terms("apple"), 10)) == 10
                 reads += 1
             except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
@@ -350,7 +363,7 @@ def test_a_table_that_is_gone_is_named(tmp_path: Path, table: RecordTable) -> No
     shutil.rmtree(tmp_path / "shard-0000.lance")
     calls: Sequence[object] = (
         lambda: table.load(ANN, 5),
-        lambda: table.nearest(ANN, EMBEDDER.embed(["apple"])[0], 5),
+        lambda: nearest(table, ANN, EMBEDDER.embed(["apple"])[0], 5),
         lambda: table.merge([], 5),
     )
     for call in calls:
@@ -377,6 +390,6 @@ def test_a_table_without_tiers_and_arrival_times_is_completed_when_it_is_opened(
     again = opened(tmp_path / "old")
     assert [one.content for one in again.load(ANN, 5).turns] == ["apple", "pear tree", "plum"]
     assert [age.arrived_at for age in again.ages(ANN)][1:] == [1, 1]
-    assert len(again.nearest(ANN, EMBEDDER.embed(["plum"])[0], 5)) == 3
+    assert len(nearest(again, ANN, EMBEDDER.embed(["plum"])[0], 5)) == 3
     assert [one.seq for one, _ in again.matching(ANN, index_terms("plum"), 5)] == [3]
     assert again.folded_seq() == 9

@@ -65,7 +65,7 @@ def lie(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Call
 
     def begin() -> None:
         if request.param == "index":
-            monkeypatch.setattr("serve_app.shards.FaissHotIndex", LyingIndex)
+            monkeypatch.setattr("serve_app.stores.hot_faiss.FaissHotIndex", LyingIndex)
             return
         monkeypatch.setattr("serve_app.stores.lance.owned", anybody)
         monkeypatch.setattr("serve_app.stores.lance.of_either", anybody)

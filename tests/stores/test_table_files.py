@@ -24,7 +24,7 @@ LARGE = 5_000
 
 @pytest.fixture
 def table(tmp_path: Path) -> RecordTable:
-    return RecordTable(str(tmp_path), "shard-0000", VERSION, {})
+    return RecordTable(str(tmp_path), "shard-0000", (VERSION,), {})
 
 
 def rows(first: int, count: int, owner: str = BOB, terms: str = "apple") -> list[Row]:

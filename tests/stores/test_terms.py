@@ -108,6 +108,17 @@ def test_two_characters_of_an_unspaced_query_must_stand_together() -> None:
     assert not finds("早报", "报告明早再发")
 
 
+def test_a_han_character_of_a_longer_query_is_looked_for_by_itself() -> None:
+    """It is a word or half of one; letters of alphabets are none, and function characters tell little."""
+    assert set(query_terms("我的早报呢")) == {"我的", "的早", "早报", "报呢", "早", "报"}
+    assert {"早", "报"} == set(query_terms("我的早报呢")) & set(index_terms("报告明早再发"))
+    assert set(query_terms("ねこのなまえ")) == {"ねこ", "この", "のな", "なま", "まえ"}
+    assert set(query_terms("猫の名前は")) == {"猫の", "の名", "名前", "前は", "猫", "名"}
+    assert "ก" not in query_terms("กาแฟ")
+    assert query_terms("是什么") == ["是什", "什么"]
+    assert set(read_query("我的早报呢").wanted) == set(query_terms("我的早报呢"))
+
+
 def test_function_words_are_looked_for_only_where_there_is_nothing_else() -> None:
     assert query_terms("What is the name of my dog?") == ["name", "dog"]
     assert query_terms("who is it") == ["who", "is", "it"]

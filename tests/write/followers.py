@@ -7,12 +7,12 @@ from collections.abc import Callable
 from serve_app.ports import WatchedSegments
 from serve_app.stores.block import Block
 from serve_app.stores.followed import FollowedLog
-from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.segments_disk import DiskReader
 from serve_app.write.follow import Follower, FollowOptions
 from serve_app.write.shard import Shard
-from tests.write.shards import VERSION, OneShard
+from tests.write.shards import OneShard
 
 QUICK = FollowOptions(poll_s=0.002, look_s=0.02)
 
@@ -27,11 +27,11 @@ class Followed:
         segments: Callable[[WatchedSegments], WatchedSegments] = lambda segments: segments,
         owner_turns_resident: int = 4096,
     ) -> None:
-        self.table = FollowedTable(str(store.folder / "tables"), "shard-0000", VERSION, {})
+        self.table = FollowedTable(str(store.folder / "tables"), "shard-0000", store.versions, {})
         self.log = FollowedLog(segments(DiskReader(store.folder / "log")), options.stale_s)
-        hot = FaissHotIndex(VERSION.dimension)
+        hot = hot_indexes(store.versions)
         cold = FollowedColdTable(str(store.folder / "cold"), "shard-0000", {})
-        self.shard = Shard(0, self.log, self.table, VERSION, hot, 200_000, owner_turns_resident, cold=cold)
+        self.shard = Shard(0, self.log, self.table, store.versions, hot, 200_000, owner_turns_resident, cold=cold)
         self.follower = Follower(self.shard, self.log, self.table, options)
         self.follower.start()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from serve_app.core import Fact, Summary, Turn
+from serve_app.core import ROWS_PER_TURN_MAX, Fact, Summary, Turn
 from serve_app.stores.block import FACT_VERSIONS_MAX, SUMMARY_VERSIONS_MAX
 from serve_app.stores.packing import turn_text
 from serve_app.stores.terms import index_terms
@@ -18,12 +18,26 @@ def _unexpired(versions: list[S], now: int) -> list[S]:
     return versions[expired[-1] + 1 :] if expired else versions
 
 
+class Made(NamedTuple):
+    """The vectors of one turn: the seq of the record that brought them, and how many each version made, of how many
+    tokens.
+    """
+
+    came: int
+    shape: dict[str, tuple[int, int]]
+    tokens: dict[str, bytes]
+
+    @property
+    def parts(self) -> int:
+        return max(parts for parts, _ in self.shape.values())
+
+
 @dataclass
 class Remembered:
     turns: dict[int, Turn] = field(default_factory=dict)
     facts: dict[str, list[Fact]] = field(default_factory=dict)
     summaries: dict[str, list[Summary]] = field(default_factory=dict)
-    vectors: dict[int, tuple[int, int]] = field(default_factory=dict)
+    vectors: dict[int, Made] = field(default_factory=dict)
     tiers: dict[int, int] = field(default_factory=dict)
     changed_seq: int = 0
 
@@ -41,6 +55,18 @@ class Remembered:
 
     def cold(self) -> set[int]:
         return {seq for seq, tier in self.tiers.items() if tier == 2}
+
+    def vector_rows(self) -> set[tuple[str, int]]:
+        """(version, row) of each vector."""
+        rows = set()
+        for seq, made in self.vectors.items():
+            for version, (parts, _) in made.shape.items():
+                rows |= {(version, seq * ROWS_PER_TURN_MAX + part) for part in range(parts)}
+        return rows
+
+    def made_by(self, version: str) -> dict[int, bytes]:
+        """By seq of the turns that this version made vectors of, those of their tokens."""
+        return {seq: made.tokens[version] for seq, made in self.vectors.items() if version in made.tokens}
 
     def move(self, seqs: list[int], tier: int) -> None:
         self.tiers |= dict.fromkeys(seqs, tier)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy as np
 from serve_app.core import Owner, Receipt, Turn
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import SegmentStore
-from serve_app.records import Record, TurnVectors, decode_record
+from serve_app.records import Record, TurnVectors, VersionVectors, decode_record
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.exact import ExactHotIndex
-from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import pack_vectors
@@ -90,12 +90,15 @@ class OneShard:
         writer_bounds: WriterBounds | None = None,
         number: int = 0,
         meter: Meter = UNMETERED,
+        embedders: Sequence[HashEmbedder] = (EMBEDDER,),
     ) -> None:
         self.folder = folder
         self._segments, self._table, self._cold, self._committed = segments, table, cold, committed
         self._writer_bounds = writer_bounds
         self._number = number
         self._meter = meter
+        self.embedders = embedders
+        self.versions = tuple(one.version for one in embedders)
         self._bounds = (turns_resident, owner_turns_resident)
         self.clock = Ticks()
         self._keepers: list[Housekeeper] = []
@@ -103,14 +106,14 @@ class OneShard:
 
     def open(self, *damages: str) -> None:
         """`damages`: the kinds of those that the log must have."""
-        self.hot = FaissHotIndex(VERSION.dimension)
-        self.table = self._table(RecordTable(str(self.folder / "tables"), "shard-0000", VERSION, {}))
+        self.hot = hot_indexes(self.versions)
+        self.table = self._table(RecordTable(str(self.folder / "tables"), "shard-0000", self.versions, {}))
         self.cold = self._cold(ColdTable(str(self.folder / "cold"), "shard-0000", {}))
         self.segments = self._segments(DiskSegments(self.folder / "log", NO_FSYNC))
         folded = self.table.folded_seq()
         log, recovery = ShardLog.open(self.segments, folded_seq=folded, writer_id=uuid.uuid4().hex)
         assert tuple(damage.kind for damage in recovery.damages) == damages
-        self.shard = Shard(self._number, log, self.table, VERSION, self.hot, *self._bounds, cold=self.cold)
+        self.shard = Shard(self._number, log, self.table, self.versions, self.hot, *self._bounds, cold=self.cold)
         self.shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded)
         self.writer = ShardWriter(self.shard, self.clock, self._committed, self._writer_bounds, self._meter)
 
@@ -147,7 +150,8 @@ class OneShard:
         return result
 
     def embed(self, owner: str, *turns: Turn, parts: int = 1) -> int:
-        stored: int = self.do(PutVectors(owner, VERSION.name, [vectors_of(turn, parts) for turn in turns]))
+        """Under every version of the shard."""
+        stored: int = self.do(PutVectors(owner, made_of(turns, self.embedders, parts)))
         return stored
 
     def fold(self, records_max: int = FOLD_RECORDS_MAX) -> int:
@@ -166,10 +170,10 @@ class OneShard:
         index = self.block(owner).sessions.get(session)
         return [turn.content for turn in self.shard.turns(owner, index.seqs)] if index else []
 
-    def rebuilt(self, owner: str) -> tuple[Block, ExactHotIndex]:
+    def rebuilt(self, owner: str) -> tuple[Block, dict[str, ExactHotIndex]]:
         """The owner's block from the table and the tail alone, beside the one in memory."""
-        hot = ExactHotIndex(VERSION.dimension)
-        block = Block(owner, VERSION, hot, self._bounds[1])
+        hot = {version.name: ExactHotIndex(version.dimension) for version in self.versions}
+        block = Block(owner, self.versions, hot, self._bounds[1])
         block.restore(self.table.load(owner, self._bounds[1]), self.table.folded_seq())
         for record in self.shard.tail():
             if record.owner == owner:
@@ -187,10 +191,20 @@ class OneShard:
         return found
 
 
-def vectors_of(turn: Turn, parts: int = 1) -> TurnVectors:
+def vectors_of(turn: Turn, parts: int = 1, embedder: HashEmbedder = EMBEDDER) -> TurnVectors:
     """As the indexer would send them: made of the turn in this very state."""
-    vectors = EMBEDDER.embed([turn.content + part * " further" for part in range(parts)])
-    return TurnVectors(turn.seq, turn.rev, turn.session, turn.id, pack_vectors(np.asarray(vectors)))
+    made = embedder.encode([turn.content + part * " further" for part in range(parts)], tokens=True)
+    assert made.tokens is not None
+    tokens = np.concatenate(made.tokens).tobytes()
+    return TurnVectors(turn.seq, turn.rev, turn.session, turn.id, pack_vectors(made.vectors), tokens)
+
+
+def made_of(turns: Sequence[Turn], embedders: Sequence[HashEmbedder], parts: int = 1) -> list[VersionVectors]:
+    """What all versions make of some turns. Of each further version a turn has one part less, but one at least."""
+    return [
+        VersionVectors(one.version.name, tuple(vectors_of(turn, max(1, parts - place), one) for turn in turns))
+        for place, one in enumerate(embedders)
+    ]
 
 
 def told(block: Block) -> dict[str, Any]:
@@ -200,7 +214,7 @@ def told(block: Block) -> dict[str, Any]:
         "sessions": {name: (index.ids, index.last_at, index.summarised_seq) for name, index in block.sessions.items()},
         "facts": block.facts,
         "summaries": block.summaries,
-        "vectors": block.vectors,
+        "vectors": {seq: (came, block.vectors.shape(seq)) for seq, came in block.vectors.came.items()},
         "changed": block.changed_seq,
     }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from itertools import pairwise
 from typing import Any
 
 import lancedb
@@ -17,18 +18,20 @@ from serve_app.entities.recognise import in_turn, key_named
 from serve_app.entities.values import CLASSES
 from serve_app.errors import InvalidRequest, NotFound
 from serve_app.memory import entities
-from serve_app.ports import HotIndex
+from serve_app.models.stub import HashEmbedder
+from serve_app.ports import TOKEN_DIMENSION, HotIndex
 from serve_app.records import Record, TurnGone, TurnPut
 from serve_app.stores.block import Block
 from serve_app.stores.terms import index_terms
+from serve_app.stores.wanted import ANY
 from serve_app.write.derived import PutSummary, PutVectors
 from serve_app.write.erasing import EraseUser
 from serve_app.write.facts import DeleteFact, PutFact
 from serve_app.write.lifecycle import MoveTurns
 from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, FieldLife, ItemResult, NewTurn
 from serve_app.write.shard import Shard
-from tests.write.remembered import Remembered
-from tests.write.shards import ANN, BOB, CAT, EMBEDDER, VERSION, WAIT_S, OneShard, vectors_of
+from tests.write.remembered import Made, Remembered
+from tests.write.shards import ANN, BOB, CAT, EMBEDDER, WAIT_S, OneShard, made_of
 
 OWNERS = (ANN, BOB, CAT)
 SESSIONS = ("a", "b", "日记")
@@ -50,6 +53,8 @@ WORDS = (
     "不要",
 )
 CHECKED_EVERY = 7
+EMBEDDERS = (EMBEDDER, HashEmbedder(32))
+VERSIONS = [embedder.version.name for embedder in EMBEDDERS]
 NOW = 1_700_000_000_000_000
 """The clock goes on from here by seconds; what has a short life has expired long before, or only after years."""
 
@@ -60,7 +65,7 @@ class Life:
     def __init__(self, seed: int, open_shard: Callable[..., OneShard], **bounds: int) -> None:
         self.chance = random.Random(seed)
         self.written: list[Record] = []
-        self.shard = open_shard(committed=self.note, **bounds)
+        self.shard = open_shard(committed=self.note, embedders=EMBEDDERS, **bounds)
         self.owners = {owner: Remembered() for owner in OWNERS}
         self.states: list[tuple[str, Turn]] = []
         self.keeper = self.shard.housekeeper()
@@ -237,16 +242,22 @@ class Life:
                 self.shard.do(operation)
 
     def put_vectors(self) -> None:
-        """Of states old and new, of turns that are there and gone."""
+        """Of states old and new, of turns that are there and gone; by one version, the other, or both."""
         if not self.states:
             return
         owner, turn = self.chance.choice(self.states[-30:])
         memory, parts = self.owners[owner], self.chance.randint(1, 3)
-        operation = PutVectors(owner, VERSION.name, [vectors_of(turn, parts)])
-        stored, receipt = self.shard.writer.submit(operation).result(WAIT_S)
+        made = made_of([turn], self.chance.sample(EMBEDDERS, self.chance.randint(1, 2)), parts)
+        stored, receipt = self.shard.writer.submit(PutVectors(owner, made)).result(WAIT_S)
         assert stored == int(memory.wants_vectors(turn))
         if stored:
-            memory.vectors[turn.seq] = (receipt.seq, parts)
+            sizes = {embedder.version.name: 2 * embedder.version.dimension for embedder in EMBEDDERS}
+            items = {one.version: one.items[0] for one in made}
+            shape = {
+                name: (len(item.vectors) // sizes[name], len(item.tokens) // TOKEN_DIMENSION)
+                for name, item in items.items()
+            }
+            memory.vectors[turn.seq] = Made(receipt.seq, shape, {name: item.tokens for name, item in items.items()})
 
     def move(self) -> None:
         """Some turns of a session, folded or not, into a colder tier or one that they are in already."""
@@ -339,13 +350,19 @@ class Life:
             stubs = {row["seq"] for row in rows if (row["owner"], row["tier"]) == (owner, 2)}
             assert stubs == memory.cold()
             chunks = [row["row"] for row in rows if (row["owner"], row["kind"]) == (owner, "chunk")]
-            further = [seq * ROWS_PER_TURN_MAX + part for seq, (_, n) in memory.vectors.items() for part in range(1, n)]
+            of_turns = memory.vectors.items()
+            further = [seq * ROWS_PER_TURN_MAX + part for seq, made in of_turns for part in range(1, made.parts)]
             assert sorted(chunks) == sorted(further)
             self.check_warm(owner, memory)
 
     def check_warm(self, owner: str, memory: Remembered) -> None:
-        near = self.shard.table.nearest(owner, EMBEDDER.embed(["apple"])[0], 1_000)
-        assert {turn.seq for turn, _ in near} == set(memory.vectors)
+        table = self.shard.table
+        assert table.vector_rows(owner) == memory.vector_rows()
+        for embedder in EMBEDDERS:
+            version, query = embedder.version.name, embedder.embed(["apple"])[0]
+            near = table.nearest(owner, query, 1_000, ANY, version)
+            assert {turn.seq for turn, _ in near} == memory.made_by(version).keys()
+            assert table.tokens(owner, version, list(memory.turns)) == memory.made_by(version)
         for word in WORDS:
             for term in index_terms(word):
                 found = {turn.seq for turn, _ in self.shard.table.matching(owner, [term], 1_000)}
@@ -435,7 +452,7 @@ def assert_remembers(block: Block, memory: Remembered) -> None:
         assert block.fact_at(key, versions[0].seq - 1) is None
 
 
-def assert_finds(block: Block, hot: HotIndex, memory: Remembered) -> None:
+def assert_finds(block: Block, hot: Mapping[str, HotIndex], memory: Remembered) -> None:
     """Resident turns are the newest of the hot ones, and are found by their words and vectors; nothing else is."""
     resident, hot_seqs = list(block.turns), memory.hot()
     assert resident == hot_seqs[len(hot_seqs) - len(resident) :]
@@ -443,10 +460,15 @@ def assert_finds(block: Block, hot: HotIndex, memory: Remembered) -> None:
     assert block.expiring == {seq: turn.expires_at for seq, turn in block.turns.items() if turn.expires_at}
     newest_facts = [versions[-1].value for versions in block.facts.values()]
     assert block.characters == sum(turn.characters for turn in block.turns.values()) + sum(map(len, newest_facts))
-    assert block.vectors == {seq: memory.vectors[seq] for seq in resident if seq in memory.vectors}
-    rows, _ = hot.search(block.key, EMBEDDER.embed(["apple"])[0], 10_000)
-    expected = [seq * ROWS_PER_TURN_MAX + part for seq, (_, parts) in block.vectors.items() for part in range(parts)]
-    assert sorted(rows.tolist()) == sorted(expected)
+    made = {seq: memory.vectors[seq] for seq in resident if seq in memory.vectors}
+    assert block.vectors.came == {seq: one.came for seq, one in made.items()}
+    assert {seq: block.vectors.shape(seq) for seq in made} == {seq: one.shape for seq, one in made.items()}
+    for embedder in EMBEDDERS:
+        version = embedder.version.name
+        rows, _ = hot[version].search(block.key, embedder.embed(["apple"])[0], 10_000)
+        expected = {row for name, row in memory.vector_rows() if name == version and row // ROWS_PER_TURN_MAX in made}
+        assert sorted(rows.tolist()) == sorted(expected)
+        assert_tokens(block, version, resident, memory)
     alive = block.columns.alive(len(block.columns.seqs))
     assert [seq for seq, one in zip(block.columns.seqs, alive, strict=True) if one] == resident
     for word in WORDS:
@@ -455,14 +477,24 @@ def assert_finds(block: Block, hot: HotIndex, memory: Remembered) -> None:
             assert {seq for seq, score in scores.items() if score > 0} == memory.holding(term) & set(resident)
 
 
+def assert_tokens(block: Block, version: str, seqs: list[int], memory: Remembered) -> None:
+    held = memory.made_by(version)
+    tokens, offsets = block.tokens(version, seqs, None)
+    of_each = [tokens[start:end].tobytes() for start, end in pairwise(offsets.tolist())]
+    assert of_each == [held.get(seq, b"") for seq in seqs]
+
+
 def assert_scores_alike(block: Block, rebuilt: Block) -> None:
     terms = [term for word in WORDS[:4] for term in index_terms(word)]
     for one, other in zip(block.columns.lexical.scores(terms), rebuilt.columns.lexical.scores(terms), strict=True):
         assert by_seq(block, one) == pytest.approx(by_seq(rebuilt, other), abs=1e-5)
-    query = EMBEDDER.embed(["tea in 上海"])[0]
     for as_of in (None, max(block.columns.seqs, default=0) // 2):
-        dense = [one.dense(query, one.columns.until(as_of), as_of) for one in (block, rebuilt)]
-        assert by_seq(block, dense[0]) == pytest.approx(by_seq(rebuilt, dense[1]), abs=1e-5, nan_ok=True)
+        for embedder in EMBEDDERS:
+            version, query = embedder.version.name, embedder.embed(["tea in 上海"])[0]
+            dense = [one.dense(version, query, one.columns.until(as_of), as_of) for one in (block, rebuilt)]
+            assert by_seq(block, dense[0]) == pytest.approx(by_seq(rebuilt, dense[1]), abs=1e-5, nan_ok=True)
+            tokens = [one.tokens(version, list(block.turns), as_of) for one in (block, rebuilt)]
+            assert [one.tolist() for one in tokens[0]] == [one.tolist() for one in tokens[1]]
 
 
 def by_seq(block: Block, scores: np.ndarray[Any, Any]) -> dict[int, float]:

@@ -6,7 +6,7 @@ from serve_app.records import TurnGone, TurnPut
 from serve_app.write.commit import Draft
 from serve_app.write.derived import PutVectors
 from serve_app.write.operations import AppendTurns, NewTurn
-from tests.write.shards import ANN, VERSION, OneShard, told, vectors_of
+from tests.write.shards import ANN, EMBEDDER, OneShard, made_of, told
 
 DAY_US = 24 * 3600 * 1_000_000
 
@@ -47,7 +47,7 @@ def test_in_one_batch_the_expired_turn_goes_once_and_takes_no_vectors(shard: One
     statuses = [brief(content).prepare(draft)[0].status for content in ("new", "new", "other")]
     assert statuses == ["stored", "duplicate", "rejected"]
     assert [type(record) for record in draft.records] == [TurnGone, TurnPut]
-    assert PutVectors(ANN, VERSION.name, [vectors_of(old)]).prepare(draft) == 0
+    assert PutVectors(ANN, made_of([old], [EMBEDDER])).prepare(draft) == 0
 
 
 def test_what_a_refused_operation_drafted_is_forgotten(shard: OneShard) -> None:
@@ -58,4 +58,4 @@ def test_what_a_refused_operation_drafted_is_forgotten(shard: OneShard) -> None:
     brief("new").prepare(draft)
     draft.cut(0)
     assert (draft.new_turns, draft.gone_turns) == ({}, set())
-    assert PutVectors(ANN, VERSION.name, [vectors_of(old)]).prepare(draft) == 1
+    assert PutVectors(ANN, made_of([old], [EMBEDDER])).prepare(draft) == 1

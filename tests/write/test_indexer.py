@@ -10,26 +10,30 @@ from typing import Any
 import pytest
 
 from serve_app.errors import EncoderUnavailable, Overloaded
-from serve_app.models.batching import EmbedService
+from serve_app.models.encoders import Encoders
+from serve_app.models.stub import HashEmbedder
 from serve_app.ports import Encodings, Spans, Vectors
-from serve_app.records import Record
+from serve_app.records import Record, VectorsPut
 from serve_app.stores.log import ShardLog
+from serve_app.stores.packing import turn_text
+from serve_app.stores.wanted import ANY
 from serve_app.write.erasing import EraseUser
 from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, NewTurn
+from serve_app.write.rounds import TURN_TOKENS_MAX
 from serve_app.write.shard import Shard
-from tests.write.shards import ANN, BOB, EMBEDDER, Noting, OneShard, wait_until
+from tests.write.shards import ANN, BOB, EMBEDDER, VERSION, Noting, OneShard, wait_until
 from tests.write.test_commit import Gate
 
 
 class Moody:
     """The hash embedder, which raises `failures` times and for every batch with `refused` in it; notes what it read."""
 
-    def __init__(self, failures: int = 0, refused: str | None = None) -> None:
+    def __init__(self, failures: int = 0, refused: str | None = None, embedder: HashEmbedder = EMBEDDER) -> None:
         self.failures, self.refused = failures, refused
         self.read: list[str] = []
-        self.version = EMBEDDER.version
-        self.chunks, self.count = EMBEDDER.chunks, EMBEDDER.count
+        self.embedder, self.version = embedder, embedder.version
+        self.chunks, self.count = embedder.chunks, embedder.count
         self.healthy = threading.Event()
         self.healthy.set()
 
@@ -40,24 +44,30 @@ class Moody:
             raise EncoderUnavailable("not now")
         if not self.healthy.is_set() or any(self.refused and self.refused in text for text in texts):
             raise RuntimeError("this text breaks the encoder")
-        return EMBEDDER.embed(texts)
+        return self.embedder.embed(texts)
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
-        return Encodings(self.embed(texts), self.count(texts))
+        return self.embedder.encode(texts, tokens=tokens)._replace(vectors=self.embed(texts))
 
     def spans(self, text: str) -> Spans | None:
-        return None
+        return self.embedder.spans(text)
 
 
 class Indexing:
     """Shards with one indexer between them, put together as the service does it."""
 
     def __init__(
-        self, embedder: Moody, opened: Callable[..., OneShard], names: Sequence[str] = ("store",), **options: Any
+        self,
+        embedders: Sequence[Moody],
+        opened: Callable[..., OneShard],
+        names: Sequence[str] = ("store",),
+        retry_after_s: float = 0.01,
+        **options: Any,
     ) -> None:
-        self.service = EmbedService(embedder)
+        self.encoders = Encoders(embedders)
         self.meter = Noting()
-        self.indexer = Indexer(self.service, embedder, retry_after_s=0.01, meter=self.meter)
+        self.indexer = Indexer(self.encoders, retry_after_s=retry_after_s, meter=self.meter)
+        options["embedders"] = tuple(one.embedder for one in embedders)
         self.started = False
         self.shards = [opened(name, number=n, committed=self.committed, **options) for n, name in enumerate(names)]
 
@@ -73,15 +83,15 @@ class Indexing:
     def close(self) -> None:
         if self.started:
             self.indexer.close()
-        self.service.close()
+        self.encoders.close()
 
 
 @pytest.fixture
 def indexing(opened: Callable[..., OneShard]) -> Iterator[Callable[..., Indexing]]:
     made: list[Indexing] = []
 
-    def make(embedder: Moody, *names: str, **options: Any) -> Indexing:
-        made.append(Indexing(embedder, opened, names or ("store",), **options))
+    def make(embedder: Moody, *names: str, beside: Sequence[Moody] = (), **options: Any) -> Indexing:
+        made.append(Indexing((embedder, *beside), opened, names or ("store",), **options))
         return made[-1]
 
     yield make
@@ -98,11 +108,11 @@ def test_a_failing_embedder_delays_vectors_and_nothing_else(indexing: Callable[.
     wait_until(lambda: one.indexer.failures >= 3)
     assert len(shard.shard.pending) == 3
     assert one.indexer.alive
-    assert shard.block(ANN).vectors == {}
+    assert shard.block(ANN).vectors.came == {}
     assert (shard.block(ANN).columns.lexical.scores(["birch"])[0] > 0).tolist() == [False, True, False]
     embedder.healthy.set()
     wait_until(lambda: not shard.shard.pending)
-    assert shard.block(ANN).vectors.keys() == {1, 2, 3}
+    assert shard.block(ANN).vectors.came.keys() == {1, 2, 3}
 
 
 def test_it_tries_again_as_often_as_it_takes(indexing: Callable[..., Indexing]) -> None:
@@ -134,7 +144,7 @@ def test_what_was_left_without_vectors_gets_them_after_a_restart(
     wait_until(lambda: not shard.shard.pending)
     assert {text.partition(": ")[2] for text in embedder.read} == {"folded", "the new text", "not folded"}
     block = shard.block(ANN)
-    assert block.vectors.keys() == block.turns.keys()
+    assert block.vectors.came.keys() == block.turns.keys()
 
 
 def test_what_is_forgotten_before_it_is_embedded_never_is(indexing: Callable[..., Indexing]) -> None:
@@ -148,9 +158,8 @@ def test_what_is_forgotten_before_it_is_embedded_never_is(indexing: Callable[...
     wait_until(lambda: not shard.shard.pending)
     assert [text.partition(": ")[2] for text in embedder.read] == ["stays"]
     shard.fold()
-    assert [(turn.content, 1) for turn, _ in shard.table.nearest(ANN, EMBEDDER.embed(["word"])[0], 99)] == [
-        ("stays", 1)
-    ]
+    found = shard.table.nearest(ANN, EMBEDDER.embed(["word"])[0], 99, ANY, VERSION.name)
+    assert [turn.content for turn, _ in found] == ["stays"]
 
 
 def test_a_long_turn_has_a_vector_for_each_piece(indexing: Callable[..., Indexing]) -> None:
@@ -159,13 +168,12 @@ def test_a_long_turn_has_a_vector_for_each_piece(indexing: Callable[..., Indexin
     shard.say(ANN, "a", "apple pie")
     wait_until(lambda: not shard.shard.pending)
     block = shard.block(ANN)
-    _, parts = block.vectors[1]
-    assert parts == len(EMBEDDER.chunks("apple " * 300 + "the zebra crossed the road " * 20)) > 2
-    scores = block.dense(EMBEDDER.embed(["the zebra crossed the road"])[0], 2, None)
+    assert block.vectors.count([1]) == len(EMBEDDER.chunks("apple " * 300 + "the zebra crossed the road " * 20)) > 2
+    scores = block.dense(VERSION.name, EMBEDDER.embed(["the zebra crossed the road"])[0], 2, None)
     assert scores[0] > 0.8 > scores[1]
     shard.fold()
     shard.block(BOB)
-    (nearest, _), *_ = shard.table.nearest(ANN, EMBEDDER.embed(["the zebra crossed the road"])[0], 1)
+    (nearest, _), *_ = shard.table.nearest(ANN, EMBEDDER.embed(["the zebra crossed the road"])[0], 1, ANY, VERSION.name)
     assert nearest.seq == 1
 
 
@@ -211,7 +219,7 @@ def test_an_edit_while_its_turn_is_embedded_wins(
     one.start()
     wait_until(lambda: not shard.shard.pending)
     assert embedder.read[-1].endswith("new words")
-    found = shard.block(ANN).dense(EMBEDDER.embed([embedder.read[-1]])[0], 1, None)
+    found = shard.block(ANN).dense(VERSION.name, EMBEDDER.embed([embedder.read[-1]])[0], 1, None)
     assert found[0] == pytest.approx(1, abs=1e-3)
 
 
@@ -329,7 +337,7 @@ def test_a_turn_that_is_edited_while_it_waits_is_embedded_once(indexing: Callabl
     wait_until(lambda: not shard.shard.pending)
     wait_until(lambda: not one.indexer.waiting)
     assert [text.partition(": ")[2] for text in embedder.read] == ["in the encoder's hands", "new words"]
-    assert shard.block(ANN).vectors.keys() == {2}
+    assert shard.block(ANN).vectors.came.keys() == {2}
 
 
 def test_what_another_writer_owns_by_now_is_not_embedded_again_and_again(indexing: Callable[..., Indexing]) -> None:
@@ -344,3 +352,81 @@ def test_what_another_writer_owns_by_now_is_not_embedded_again_and_again(indexin
     assert len(embedder.read) == 2
     assert shard.shard.pending.keys() == {1, 2}
     assert one.indexer.alive
+
+
+BESIDE = HashEmbedder(32)
+PRIMARY, SECOND = EMBEDDER.version.name, BESIDE.version.name
+
+
+def versions_of(shard: OneShard, owner: str = ANN) -> dict[int, list[str]]:
+    """Under which versions each turn has its vectors, with tokens."""
+    vectors = shard.block(owner).vectors
+    assert all(tokens for seq in vectors.came for _, tokens in vectors.shape(seq).values())
+    return {seq: list(vectors.shape(seq)) for seq in sorted(vectors.came)}
+
+
+def test_each_turn_is_embedded_under_the_versions_that_its_script_and_its_memory_call_for(
+    indexing: Callable[..., Indexing],
+) -> None:
+    one = indexing(Moody(), beside=[Moody(embedder=BESIDE)])
+    shard = one.start()
+    shard.say(ANN, "a", "amber", "12:30")
+    shard.say(BOB, "a", "cedar")
+    wait_until(lambda: not shard.shard.pending)
+    shard.say(ANN, "a", "琥珀")
+    wait_until(lambda: not shard.shard.pending)
+    shard.say(ANN, "a", "birch")
+    wait_until(lambda: not shard.shard.pending)
+    last = max(shard.block(ANN).turns)
+    chinese = last - 2
+    assert versions_of(shard) == {1: [PRIMARY], 2: [PRIMARY], chinese: [SECOND], last: [PRIMARY, SECOND]}
+    assert list(versions_of(shard, BOB).values()) == [[PRIMARY]]
+    records = [record for record in shard.shard.tail() if isinstance(record, VectorsPut)]
+    assert [len(record.versions) for record in records if last in record.of_turns()] == [2]
+
+
+def test_a_failing_version_delays_the_turns_that_want_it_and_no_others(indexing: Callable[..., Indexing]) -> None:
+    broken = Moody(embedder=BESIDE)
+    broken.healthy.clear()
+    primary = Moody()
+    one = indexing(primary, beside=[broken])
+    shard = one.start()
+    shard.say(ANN, "a", "琥珀", "amber beside it")
+    shard.say(BOB, "a", *(f"fine {n}" for n in range(BATCH_TURNS_MAX + 10)))
+    wait_until(lambda: len(shard.block(BOB).vectors.came) == BATCH_TURNS_MAX + 10)
+    assert shard.shard.pending.keys() == {1, 2}
+    wait_until(lambda: one.indexer.failures > 3)
+    assert shard.block(ANN).vectors.came == {}
+    shard.say(BOB, "a", "later")
+    wait_until(lambda: shard.shard.pending.keys() == {1, 2})
+    broken.healthy.set()
+    wait_until(lambda: not shard.shard.pending)
+    assert versions_of(shard) == {1: [SECOND], 2: [PRIMARY, SECOND]}
+
+
+def test_a_version_that_has_just_failed_is_not_asked_again_for_each_new_turn(
+    indexing: Callable[..., Indexing],
+) -> None:
+    broken = Moody(embedder=BESIDE)
+    broken.healthy.clear()
+    one = indexing(Moody(), beside=[broken], retry_after_s=30.0)
+    shard = one.start()
+    shard.say(ANN, "a", "琥珀")
+    wait_until(lambda: one.indexer.failures == 1)
+    for n in range(20):
+        shard.say(ANN, "a", f"琥珀 {n}")
+        shard.say(BOB, "a", f"amber {n}")
+    wait_until(lambda: len(shard.block(BOB).vectors.came) == 20)
+    assert one.indexer.failures == 1
+    assert len(shard.shard.pending) == one.indexer.waiting == 21
+
+
+def test_a_long_turn_keeps_the_tokens_of_its_beginning(indexing: Callable[..., Indexing]) -> None:
+    shard = indexing(Moody()).start()
+    shard.say(ANN, "a", LONG)
+    wait_until(lambda: not shard.shard.pending)
+    assert shard.block(ANN).vectors.shape(1) == {PRIMARY: (PIECES, TURN_TOKENS_MAX)}
+    tokens, _ = shard.block(ANN).tokens(PRIMARY, [1], None)
+    first = EMBEDDER.encode(EMBEDDER.chunks(turn_text(shard.block(ANN).turns[1]))[:1], tokens=True).tokens
+    assert first is not None
+    assert (tokens[: len(first[0])] == first[0]).all()

@@ -14,6 +14,7 @@ from serve_app.core import Owner
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import StoredOwner
 from serve_app.stores.terms import index_terms
+from serve_app.stores.wanted import ANY
 from serve_app.write.erasing import EraseUser
 from serve_app.write.fold import FoldPlan
 from serve_app.write.operations import DeleteSession
@@ -60,7 +61,9 @@ def test_turns_that_are_not_resident_are_found_by_word_and_vector(opened: Callab
     embed_all(shard, ANN, "a", parts=2)
     shard.fold()
     turn = shard.shard.turns(ANN, [1])[0]
-    (nearest, inner), *_ = shard.table.nearest(ANN, EMBEDDER.embed(["a zebra crossed the road further"])[0], 3)
+    (nearest, inner), *_ = shard.table.nearest(
+        ANN, EMBEDDER.embed(["a zebra crossed the road further"])[0], 3, ANY, VERSION.name
+    )
     assert (nearest, inner) == (turn, pytest.approx(1, abs=1e-3))
     assert [found for found, _ in shard.table.matching(ANN, index_terms("zebra"), 3)] == [turn]
 
@@ -74,8 +77,8 @@ def test_an_owner_beyond_memory_comes_back_with_the_newest_turns_and_all_ids(ope
     block = shard.block(ANN)
     assert list(block.turns) == list(range(23, 31))
     assert block.sessions["a"].seqs == list(range(1, 31))
-    assert block.vectors.keys() == block.turns.keys()
-    assert shard.hot.count(ANN) == 3 * 8
+    assert block.vectors.came.keys() == block.turns.keys()
+    assert shard.hot[VERSION.name].count(ANN) == 3 * 8
 
 
 @pytest.mark.parametrize("folded", [False, True], ids=["from the tail", "from the table"])
@@ -106,7 +109,7 @@ def test_the_least_recently_used_leave_and_come_back_equal(opened: Callable[...,
     before = {owner: told(shard.block(owner)) for owner in owners}
     shard.shard.evict()
     assert shard.shard.block_counts() == (3, 18)
-    assert [shard.hot.count(owner) for owner in owners] == [0, 0, 0, 12, 12, 12]
+    assert [shard.hot[VERSION.name].count(owner) for owner in owners] == [0, 0, 0, 12, 12, 12]
     loads = shard.shard.loads
     assert {owner: told(shard.block(owner)) for owner in owners} == before
     assert shard.shard.loads == loads + 3
@@ -138,7 +141,7 @@ def test_a_reader_of_a_block_that_has_left_meets_no_error(opened: Callable[..., 
     embed_all(shard, ANN, "a")
     query = EMBEDDER.embed(["amber"])[0]
     for as_of in (None, 1):
-        assert len(left.dense(query, left.columns.until(as_of), as_of)) == left.columns.until(as_of)
+        assert len(left.dense(VERSION.name, query, left.columns.until(as_of), as_of)) == left.columns.until(as_of)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -157,8 +160,8 @@ def test_a_record_that_meets_its_block_leaving_is_not_lost_and_leaves_no_vectors
         shard.shard.evict()
         back = shard.block(ANN) if comes_back else None
     writing.join(WAIT_S)
-    assert shard.hot.count(ANN) == int(comes_back)
-    assert shard.block(ANN).vectors.keys() == {1}
+    assert shard.hot[VERSION.name].count(ANN) == int(comes_back)
+    assert shard.block(ANN).vectors.came.keys() == {1}
     assert back in (None, shard.block(ANN))
 
 
@@ -209,7 +212,7 @@ def fold_whole(shard: OneShard) -> None:
 
 def fold_half(shard: OneShard) -> None:
     """As a load sees it that comes between the merge and its being noted."""
-    plan, tail = FoldPlan(VERSION), shard.shard.tail()
+    plan, tail = FoldPlan((VERSION,)), shard.shard.tail()
     for record in tail:
         plan.take(record)
     plan.merge_into(shard.table, shard.cold, tail[-1].seq)
@@ -306,9 +309,9 @@ def test_everything_at_once(opened: Callable[..., OneShard]) -> None:
         assert len(turns) == len(seqs) >= known
         query = EMBEDDER.embed([WORDS[n % 10]])[0]
         with block.lock:
-            block.dense(query, block.columns.until(None), n % 50)
+            block.dense(VERSION.name, query, block.columns.until(None), n % 50)
             block.columns.lexical.scores([WORDS[n % 10]])
-        shard.table.nearest(owner, query, 5)
+        shard.table.nearest(owner, query, 5, ANY, VERSION.name)
         shard.table.matching(owner, [WORDS[n % 10]], 5)
 
     def maintain(n: int) -> None:

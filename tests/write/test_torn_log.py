@@ -47,7 +47,7 @@ def test_vectors_and_summaries_of_lost_turns_are_forgotten_and_made_again(
     for _ in range(3):
         block = shard.block(ANN)
         assert [turn.content for turn in block.turns.values()] == ["amber"]
-        assert (block.vectors, block.summaries) == ({}, {})
+        assert (block.vectors.came, block.summaries) == ({}, {})
         assert shard.shard.pending.keys() == {1}
         assert shard.shard.awaits(1, ANN, 1)
         shard.restart()
@@ -58,7 +58,7 @@ def test_vectors_and_summaries_of_lost_turns_are_forgotten_and_made_again(
         shard.housekeeper().fold_now(0)
     for _ in range(2):
         shard.restart()
-        assert shard.block(ANN).vectors.keys() == {1, again.seq}
+        assert shard.block(ANN).vectors.came.keys() == {1, again.seq}
         assert shard.shard.pending == {}
         assert shard.contents(ANN, "a") == ["amber", "birch"]
 

@@ -1,0 +1,139 @@
+"""From a query to the window of time that it names: find expressions, join them, choose one.
+
+Deterministic, without a model: the same query at the same time gives the same window. What it does not know it leaves
+alone: a window that is wrong hides what is looked for, one that is missing only helps nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, tzinfo
+from typing import Final
+
+from serve_app.core import TimeWindow
+from serve_app.retrieve.when import joining
+from serve_app.retrieve.when.chinese import CHINESE, simplified
+from serve_app.retrieve.when.english import ENGLISH
+from serve_app.retrieve.when.expressions import Clock, Meaning
+from serve_app.retrieve.when.japanese import JAPANESE
+from serve_app.retrieve.when.joining import Mention
+from serve_app.retrieve.when.language import Language
+from serve_app.retrieve.when.spanish import SPANISH
+from serve_app.retrieve.when.zones import local_now, located, zone_of
+
+READ_CHARACTERS_MAX: Final = 2_000
+"""Of a longer query so much is read: its beginning."""
+
+MASK: Final = "\ufffc"
+
+_WIDE: Final = {0xFF10 + digit: 0x30 + digit for digit in range(10)} | {ord("："): ":", ord("／"): "/", ord("－"): "-"}
+"""Full-width digits and signs of dates, as their usual form."""
+
+_LATIN: Final = re.compile("[A-Za-z]")
+_HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_KANA: Final = re.compile("[\u3041-\u30ff]")
+
+
+def asked_at(instant: int, offset_minutes: int = 0, tz: str | None = None, locale: str | None = None) -> datetime:
+    """The instant in the asker's zone. Raises OverflowError at the ends of time."""
+    return local_now(instant, zone_of(tz, locale, offset_minutes, instant))
+
+
+def read_window(
+    query: str, instant: int, offset_minutes: int = 0, tz: str | None = None, locale: str | None = None
+) -> TimeWindow | None:
+    """The window that a query names at this instant (microseconds since the epoch), or None.
+
+    The zone is `tz`, else what `zone_of` makes of the locale and the offset. A query that names several times has the
+    first one that lies in the past.
+    """
+    try:
+        aware = asked_at(instant, offset_minutes, tz, locale)
+    except (OverflowError, ValueError):  # too near to the ends of time
+        return None
+    zone = aware.tzinfo
+    assert zone is not None
+    now = aware.replace(tzinfo=None)
+    readings = read(query, now, locale)
+    chosen = next((one for one in readings if one.start is None or one.start <= now), None)
+    chosen = chosen or next(iter(readings), None)
+    return None if chosen is None else _located(chosen, zone, aware)
+
+
+def read(query: str, now: datetime, locale: str | None = None) -> list[joining.Reading]:
+    """All times that a query names, each in readings of the asker's clock, in the order of the text."""
+    text = query[:READ_CHARACTERS_MAX].translate(_WIDE)
+    readings: list[joining.Reading] = []
+    for language in _languages(text, locale):
+        readings += _in_language(text, language, now, locale)
+    return readings
+
+
+def _languages(text: str, locale: str | None) -> list[Language]:
+    """Those that the script allows. Kana, or a Japanese locale, makes Han characters Japanese."""
+    chosen = []
+    if _HAN.search(text) or _KANA.search(text):
+        japanese = _KANA.search(text) or (locale or "").lower().startswith("ja")
+        chosen.append(JAPANESE if japanese else CHINESE)
+    if _LATIN.search(text) or not chosen:
+        spanish = (locale or "").lower().startswith("es") or _SPANISH_WORDS.search(text)
+        chosen.append(SPANISH if spanish else ENGLISH)
+        if spanish and not (locale or "").lower().startswith("es"):
+            chosen.append(ENGLISH)
+    return chosen
+
+
+def _in_language(text: str, language: Language, now: datetime, locale: str | None) -> list[joining.Reading]:
+    if language is CHINESE:
+        text = simplified(text)
+    text = language.masked.sub(lambda match: MASK * len(match[0]), text)
+    future = bool(language.future.search(text)) and not language.past.search(text)
+    clock = Clock(now, future, _order_of(locale))
+    return joining.joined(text, _mentions(text, language, clock), language, clock)
+
+
+def _mentions(text: str, language: Language, clock: Clock) -> list[Mention]:
+    """What the rules find, in the order of the text; where two want the same words the earlier rule has them."""
+    taken = bytearray(len(text))
+    found: list[Mention] = []
+    for words, build in language.rules:
+        for match in words.finditer(text):
+            start, end = match.span()
+            if start == end or any(taken[start:end]):
+                continue
+            try:
+                meaning: Meaning | None = build(match, clock)
+            except (ValueError, OverflowError):
+                continue
+            if meaning is not None:
+                found.append(Mention(start, end, meaning))
+                taken[start:end] = b"\x01" * (end - start)
+    return sorted(found, key=lambda one: one.start)
+
+
+def _order_of(locale: str | None) -> str:
+    """How a numeric date is written there: by day, by month, or by year first."""
+    tag = (locale or "en-US").replace("_", "-").lower()
+    language, _, region = tag.partition("-")
+    if language in ("zh", "ja", "ko", "hu", "lt", "mn"):
+        return "ymd"
+    return "mdy" if region.rpartition("-")[2] in _MONTH_FIRST else "dmy"
+
+
+_MONTH_FIRST: Final = frozenset({"us", "ph", "pr", "gu", "fm", "pw", "as", "mh", "mp", "vi", ""})
+_SPANISH_WORDS: Final = re.compile(
+    r"[¿¡ñ]|\b(?:qué|cuánto|cuándo|dónde|quién|cómo|hace|ayer|anteayer|anoche|desde|hasta|enero|febrero|marzo|abril|junio|"
+    r"julio|agosto|septiembre|octubre|noviembre|diciembre|lunes|martes|miércoles|jueves|viernes|sábado|domingo|semana|"
+    r"pasad[oa]|navidad)\b",
+    re.I,
+)
+
+
+def _located(reading: joining.Reading, zone: tzinfo, now: datetime) -> TimeWindow | None:
+    """The reading with offsets. What ends (or begins) now does so at that very instant, whatever the clock reads."""
+    here = now.replace(tzinfo=None)
+    start = None if reading.start is None else now if reading.start == here else located(reading.start, zone)
+    end = None if reading.end is None else now if reading.end == here else located(reading.end, zone)
+    if start is not None and end is not None and start >= end:
+        return None
+    return TimeWindow(start, end, certain=not reading.vague)

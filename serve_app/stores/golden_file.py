@@ -1,0 +1,176 @@
+"""Golden queries: what users of a tenant asked, and which turns answer it. One small file a tenant, below `golden/`.
+
+A file is replaced as a whole, durably, before a change counts; its name is a digest, so that any tenant's name will
+do. Which of the turns still are there is not known here, see `write/golden.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from serve_app.errors import QuotaExceeded
+from serve_app.policies import PRIVACY_LEVELS, PrivacyLevel, looser
+from serve_app.stores.durable import make_folders, trouble
+from serve_app.stores.private_file import PrivateFile
+
+GOLDEN_FOLDER = "golden"
+
+GOLDEN_QUERIES_MAX = 5_000
+GOLDEN_CHARACTERS_MAX = 4 << 20
+"""Of one tenant: queries, and the text of them and their notes. Each change writes all of it."""
+
+TENANTS_REMEMBERED = 64
+"""Whose files stay decoded."""
+
+_TIGHTEST = PRIVACY_LEVELS[-1]
+_RANDOM_BYTES = 6
+
+
+class GoldTurn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A turn that answers. By its `seq` it is that very turn, and no later one of the same id."""
+
+    session: str
+    turn_id: str
+    seq: int
+    expires_at: int | None = None
+
+
+class Golden(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One golden query. Ids of one tenant grow with time."""
+
+    id: str
+    user: str
+    query: str
+    gold: tuple[GoldTurn, ...]
+    stored_at: int
+    as_of: str | int | None = None
+    note: str | None = None
+    gone: int = 0
+    """Turns that answered it once and are no longer there."""
+
+    @property
+    def characters(self) -> int:
+        return len(self.query) + len(self.note or "")
+
+    def same_as(self, other: Golden) -> bool:
+        """Whether both say the same, whenever they were stored."""
+        here, there = ({(one.session, one.turn_id, one.seq) for one in each.gold} for each in (self, other))
+        mine, theirs = ((one.user, one.query, one.as_of, one.note) for one in (self, other))
+        return mine == theirs and here == there
+
+
+class GoldenSet(msgspec.Struct, frozen=True):
+    """The file: a tenant's golden queries, oldest first."""
+
+    tenant: str = ""
+    queries: tuple[Golden, ...] = ()
+    level: PrivacyLevel = _TIGHTEST
+    """The loosest that any of them was redacted to."""
+
+
+class GoldenFiles:
+    """Of one store. Safe for many threads; writers in several processes are ordered by lock files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / GOLDEN_FOLDER
+        self._files: OrderedDict[str, PrivateFile[GoldenSet]] = OrderedDict()
+        self.levels: dict[str, PrivacyLevel] = {}
+        """By tenant, as last read or written here."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a file that was read before cannot be read at the moment."""
+        return next((file.trouble for file in list(self._files.values()) if file.trouble), None)
+
+    def of(self, tenant: str) -> GoldenSet:
+        """Raises StoreUnavailable."""
+        found = self._file(tenant).read()
+        self.levels[tenant] = found.level
+        return found
+
+    def tenants(self) -> list[str]:
+        """Those who have a file. Raises StoreUnavailable."""
+        try:
+            paths = sorted(self._folder.glob("*.json"))
+        except OSError as error:
+            raise trouble("golden queries cannot be listed", error) from error
+        return [PrivateFile(path, GoldenSet, GoldenSet).read().tenant for path in paths]
+
+    def add(self, tenant: str, new: Golden, level: PrivacyLevel) -> tuple[Golden, bool]:
+        """The query as it is stored, and whether it was not there before; its id is given here.
+
+        Raises QuotaExceeded, StorageTrouble.
+        """
+        made: list[tuple[Golden, bool]] = []
+
+        def added(held: GoldenSet) -> GoldenSet:
+            known = next((one for one in held.queries if one.same_as(new)), None)
+            made.append((known or replace(new, id=_id_after(held, new.stored_at)), known is None))
+            if known is not None:
+                return held
+            _require_room(held, new)
+            return replace(held, queries=(*held.queries, made[0][0]), level=looser(held.level, level))
+
+        self.change(tenant, added)
+        return made[0]
+
+    def change(self, tenant: str, changed: Callable[[GoldenSet], GoldenSet]) -> None:
+        """Replace what the tenant has by what `changed` makes of it; the same value changes nothing."""
+        with suppress(OSError):  # told below, as trouble with the file itself
+            make_folders(self._folder, 0o700)
+        file = self._file(tenant)
+        with file.changing() as write:
+            held = replace(file.read(), tenant=tenant)
+            made = changed(held)
+            if made is not held:
+                write(made if made.queries else replace(made, level=_TIGHTEST))
+        self.of(tenant)  # what is gone is not remembered either
+
+    def clear_leftovers(self) -> None:
+        """Remove what a writer that was killed had half written: it may hold what is erased since."""
+        for path in self._folder.glob(".*.json.*"):
+            with suppress(OSError):
+                path.unlink()
+
+    def _file(self, tenant: str) -> PrivateFile[GoldenSet]:
+        file = self._files.get(tenant)
+        if file is None:
+            path = self._folder / f"{hashlib.sha256(tenant.encode()).hexdigest()[:32]}.json"
+            file = self._files.setdefault(tenant, PrivateFile(path, GoldenSet, GoldenSet))
+            while len(self._files) > TENANTS_REMEMBERED:
+                self._files.popitem(last=False)
+        with suppress(KeyError):  # another thread has let it go
+            self._files.move_to_end(tenant)
+        return file
+
+
+def without(ids: Sequence[str]) -> Callable[[GoldenSet], GoldenSet]:
+    """What is left where these are removed."""
+    gone = frozenset(ids)
+
+    def left(held: GoldenSet) -> GoldenSet:
+        queries = tuple(one for one in held.queries if one.id not in gone)
+        return held if len(queries) == len(held.queries) else replace(held, queries=queries)
+
+    return left
+
+
+def _id_after(held: GoldenSet, now: int) -> str:
+    """Later in order than all that are there, whatever the clock says."""
+    newest = int(held.queries[-1].id.split("-")[1], 16) if held.queries else 0
+    return f"g-{max(now, newest + 1):016x}-{secrets.token_hex(_RANDOM_BYTES)}"
+
+
+def _require_room(held: GoldenSet, new: Golden) -> None:
+    if len(held.queries) >= GOLDEN_QUERIES_MAX:
+        raise QuotaExceeded(f"a tenant may hold {GOLDEN_QUERIES_MAX} golden queries")
+    if sum(one.characters for one in held.queries) + new.characters > GOLDEN_CHARACTERS_MAX:
+        raise QuotaExceeded(f"a tenant's golden queries and notes may have {GOLDEN_CHARACTERS_MAX} characters")

@@ -1,0 +1,167 @@
+"""One owner's vectors in memory: of each resident turn those that each version made, and those of its tokens.
+
+The vectors lie in the hot index of their version, the tokens here, packed as they came. Vectors of two versions never
+meet: each question names its version. What a turn has came in one record, under all its versions at once. Not locked:
+the block whose part this is has a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion
+from serve_app.ports import TOKEN_DIMENSION, HotIndex, Rows, Tokens
+from serve_app.records import TurnVectors
+from serve_app.stores.ownership import live_of
+from serve_app.stores.packing import PACKED_BYTES, unpack_vectors, vector_rows
+from serve_app.stores.rows import StoredVectors
+
+Offsets = NDArray[np.int64]
+Places = tuple[Rows, NDArray[np.intp], NDArray[np.bool_] | None]
+
+
+class HotVectors:
+    """Of the owner `key`. `hot` holds the index of each version by its name."""
+
+    def __init__(self, key: str, versions: Sequence[EmbeddingVersion], hot: Mapping[str, HotIndex]) -> None:
+        self.came: dict[int, int] = {}
+        """By the seq of each turn that has vectors, the seq of the record that brought them."""
+        self._of = {version.name: _OfVersion(key, version.dimension, hot[version.name]) for version in versions}
+        self._newest = 0
+        for one in self._of.values():
+            one.drop()
+
+    def put(self, version: str, items: Sequence[TurnVectors], seq: int) -> None:
+        """The record `seq` brought these. All of it in one call of the index, which costs about as much for many."""
+        of = self._of.get(version)
+        if of is None or not items:
+            return
+        of.add([one.turn_seq for one in items], [one.vectors for one in items], [one.tokens for one in items])
+        self.came.update((one.turn_seq, seq) for one in items)
+        self._newest = max(self._newest, seq)
+
+    def take(self, version: str, stored: Sequence[StoredVectors]) -> None:
+        """What the tables hold, where there is nothing yet."""
+        of = self._of.get(version)
+        if of is None or not stored:
+            return
+        of.take(stored)
+        self.came.update((one.turn_seq, one.vector_seq) for one in stored)
+        self._newest = max(self._newest, *(one.vector_seq for one in stored))
+
+    def remove(self, turn_seq: int) -> None:
+        if self.came.pop(turn_seq, None) is not None:
+            for one in self._of.values():
+                one.remove(turn_seq)
+
+    def clear(self) -> None:
+        self.came = {}
+        for one in self._of.values():
+            one.drop()
+
+    def moved(self) -> None:
+        """Turns have other ordinals than before."""
+        for one in self._of.values():
+            one.places = None
+
+    def dense(
+        self, version: str, query: NDArray[np.float32], seqs: Sequence[int], as_of: int | None
+    ) -> NDArray[np.float32]:
+        """The inner product of each of the ascending `seqs`, NaN where this version has no vector of it as of then.
+
+        Of a turn of several parts the best counts.
+        """
+        of = self._of.get(version)
+        scores = np.full(len(seqs), np.nan, np.float32)
+        if of is not None:
+            of.score(query, seqs, scores)
+            late = self._after(as_of)
+            scores[np.searchsorted(np.asarray(seqs, np.int64), late)] = np.nan
+        return scores
+
+    def tokens(self, version: str, seqs: Sequence[int], as_of: int | None) -> tuple[Tokens, Offsets]:
+        """The vectors of the tokens of these turns, one after another, and where each turn's begin: one offset more
+        than turns. A turn has none where this version made none of it as of then.
+        """
+        of = self._of.get(version)
+        held = {} if of is None else of.tokens
+        if late := frozenset(self._after(as_of)):
+            packed = [b"" if seq in late else held.get(seq, b"") for seq in seqs]
+        else:
+            packed = [held.get(seq, b"") for seq in seqs]
+        offsets = np.zeros(len(packed) + 1, np.int64)
+        np.cumsum([len(one) // TOKEN_DIMENSION for one in packed], out=offsets[1:])
+        return np.frombuffer(b"".join(packed), np.int8).reshape(-1, TOKEN_DIMENSION), offsets
+
+    def _after(self, as_of: int | None) -> list[int]:
+        """The turns whose vectors came later; none, as a rule, and then this costs nothing."""
+        if as_of is None or as_of >= self._newest:
+            return []
+        return [seq for seq, came in self.came.items() if came > as_of]
+
+    def count(self, turn_seqs: Iterable[int] | None = None) -> int:
+        """How many vectors there are, of these turns or of all."""
+        wanted = self.came.keys() if turn_seqs is None else turn_seqs
+        return sum(one.parts.get(seq, 0) for seq in wanted for one in self._of.values())
+
+    def shape(self, turn_seq: int) -> dict[str, tuple[int, int]]:
+        """By version, how many vectors a turn has, and of how many tokens."""
+        return {
+            name: (of.parts[turn_seq], len(of.tokens.get(turn_seq, b"")) // TOKEN_DIMENSION)
+            for name, of in self._of.items()
+            if turn_seq in of.parts
+        }
+
+
+class _OfVersion:
+    """One version's. `places`: the ordinals of the index's rows, and which are this owner's if not all are."""
+
+    def __init__(self, key: str, dimension: int, hot: HotIndex) -> None:
+        self.parts: dict[int, int] = {}  # by the seq of the turn
+        self.tokens: dict[int, bytes] = {}
+        self.places: Places | None = None
+        self._key = key
+        self._dimension = dimension
+        self._hot = hot
+
+    def add(self, turn_seqs: Sequence[int], packed: Sequence[bytes], tokens: Sequence[bytes]) -> None:
+        sizes = [len(one) // (self._dimension * PACKED_BYTES) for one in packed]
+        self._index(turn_seqs, sizes, unpack_vectors(b"".join(packed), self._dimension), tokens)
+
+    def take(self, stored: Sequence[StoredVectors]) -> None:
+        parts = [one.parts for one in stored]
+        turn_seqs, tokens = [one.turn_seq for one in stored], [one.tokens for one in stored]
+        self._index(turn_seqs, [len(one) for one in parts], np.concatenate(parts), tokens)
+
+    def _index(
+        self, turn_seqs: Sequence[int], sizes: Sequence[int], vectors: NDArray[np.float32], tokens: Sequence[bytes]
+    ) -> None:
+        rows = [vector_rows(seq, size) for seq, size in zip(turn_seqs, sizes, strict=True)]
+        self._hot.add(self._key, np.concatenate(rows), vectors)
+        self.parts.update(zip(turn_seqs, sizes, strict=True))
+        self.tokens.update((seq, one) for seq, one in zip(turn_seqs, tokens, strict=True) if one)
+
+    def remove(self, turn_seq: int) -> None:
+        self.tokens.pop(turn_seq, None)
+        if parts := self.parts.pop(turn_seq, 0):
+            self._hot.remove(self._key, vector_rows(turn_seq, parts))
+
+    def drop(self) -> None:
+        self.parts, self.tokens, self.places = {}, {}, None
+        self._hot.drop(self._key)
+
+    def score(self, query: NDArray[np.float32], seqs: Sequence[int], scores: NDArray[np.float32]) -> None:
+        """Set the scores of the turns that have vectors."""
+        rows, found = self._hot.products(self._key, query)
+        if self.places is None or not np.array_equal(self.places[0], rows):  # vectors or turns have come or gone
+            self.places = rows, *live_of(seqs, rows // ROWS_PER_TURN_MAX)
+        _, ordinals, live = self.places
+        if live is not None:
+            rows, found, ordinals = rows[live], found[live], ordinals[live]
+        if len(rows) == len(self.parts):
+            scores[ordinals] = found
+        else:
+            np.fmax.at(scores, ordinals, found)

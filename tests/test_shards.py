@@ -1,0 +1,54 @@
+"""What a store says of itself: which embedding versions it was made with, and whether the settings fit."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from serve_app.backup.layout import Layout
+from serve_app.errors import InvalidRequest
+from serve_app.models.stub import HashEmbedder
+from serve_app.shards import identity_of
+from tests.api.running import hash_settings
+
+ONE, TWO, THREE = (HashEmbedder(dimension).version for dimension in (64, 32, 16))
+
+
+def store_file(folder: Path) -> Path:
+    return folder / "store.json"
+
+
+def test_a_store_keeps_the_versions_that_it_was_made_with_in_their_order(tmp_path: Path) -> None:
+    settings = hash_settings(tmp_path)
+    made = identity_of(settings, (ONE, TWO))
+    assert made.versions == (ONE, TWO)
+    assert identity_of(settings, (TWO, ONE)) == made
+    assert Layout.of(tmp_path, "", "", {}).shape().versions == (ONE, TWO)
+
+
+def test_a_store_of_one_version_is_described_as_ever(tmp_path: Path) -> None:
+    identity_of(hash_settings(tmp_path), (ONE,))
+    described = json.loads(store_file(tmp_path).read_text())
+    assert described.keys() == {"format", "shards", "version"}
+
+
+def test_a_store_of_fewer_versions_goes_on_with_its_own_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = hash_settings(tmp_path)
+    made = identity_of(settings, (ONE,))
+    with caplog.at_level(logging.INFO, "serve_app.shards"):
+        assert identity_of(settings, (ONE, TWO)) == made
+    assert [record.message for record in caplog.records] == [
+        f"{store_file(tmp_path)}: the store was made without vectors of hash_32, and goes on so"
+    ]
+
+
+def test_a_store_of_a_version_that_the_settings_lack_is_refused(tmp_path: Path) -> None:
+    settings = hash_settings(tmp_path)
+    identity_of(settings, (ONE, TWO))
+    with pytest.raises(InvalidRequest, match="holds vectors of 'hash_32'; the settings ask for 'hash_64', 'hash_16'"):
+        identity_of(settings, (ONE, THREE))
