@@ -15,6 +15,7 @@ from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
+from serve_app.memory.entities import EntityLine
 from serve_app.memory.relevance import Relevances
 from serve_app.records import Erasure
 from serve_app.retrieve.found import Explained, Found
@@ -136,6 +137,20 @@ def shown_fact(fact: Fact) -> dict[str, Any]:
         "entity_class": fact.entity_class,
         "written_at": format_time(fact.written_at),
         "expires_at": None if fact.expires_at is None else format_time(fact.expires_at),
+    }
+
+
+def shown_entity(line: EntityLine, ttl_class: str | None, ttl_seconds: int | None) -> dict[str, Any]:
+    """`ttl_class`: what a fact or a field of data of this class gets as its time to live, by the policy `ttl`."""
+    return {
+        "name": line.name,
+        "class": line.kind,
+        "count": line.count,
+        "first_at": format_time(line.first_at),
+        "last_at": format_time(line.last_at),
+        "last_turn": {"session_id": line.session, "turn_id": line.turn_id},
+        "ttl_class": ttl_class,
+        "ttl_seconds": ttl_seconds,
     }
 
 

@@ -62,6 +62,8 @@ class Explained(msgspec.Struct, frozen=True):
     """Turns that the first stage chose from."""
     reranked: int
     """Of those it ranked highest, so many were judged again."""
+    entities: tuple[str, ...] = ()
+    """The keys of those that the query names."""
     judged: tuple[Judged, ...] = ()
     window: TimeWindow | None = None
     """When what is asked for was, as far as the query says."""

@@ -90,6 +90,8 @@ class Hot(NamedTuple):
     found: list[Found]
     inner: list[float]
     clues: Clues | None = None
+    entities: tuple[str, ...] = ()
+    """The keys of those that the query names."""
 
 
 def head(ranking: Ranking) -> Ranking:
