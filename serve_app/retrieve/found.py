@@ -67,8 +67,6 @@ class Explained(msgspec.Struct, frozen=True):
     judged: tuple[Judged, ...] = ()
     window: TimeWindow | None = None
     """When what is asked for was, as far as the query says."""
-    entities: tuple[str, ...] = ()
-    """What the query names."""
 
 
 class Answer(msgspec.Struct, frozen=True):
