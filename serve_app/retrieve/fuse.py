@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_]
 SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
-ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window", "echo")
+ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window", "echo", "entity")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
 OWN_SHARE: Final = 0.5
@@ -55,6 +55,7 @@ _WEIGHT_MIN: Final = 1e-6
 class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What each arm counts. The first four sum to 1; the others come on top where the query gives cause.
 
+    `entity` only decides between turns that are about as good: a name is a word, which BM25 knows already.
     `code` is as much as both dense arms together: of many look-alikes of an id that a query names,
     the turn with the very id comes first however alike the vectors find the others.
     """
@@ -68,6 +69,7 @@ class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date: float = 0.1
     window: float = 0.1
     echo: float = -0.5
+    entity: float = 0.015
 
 
 class Evidence(NamedTuple):
@@ -93,6 +95,8 @@ class Evidence(NamedTuple):
     """1 where the query's rewrite took its words from the turn, else 0: it is like the query whatever that asks."""
     moment: Floats | None = None
     """How much the turn lies in the query's window of time, 0 to 1; half of it where the query only hints at one."""
+    entity: Floats | None = None
+    """Share of the entities that the query names that the turn names, too, 0 to 1."""
 
 
 class Ranking(NamedTuple):
@@ -190,6 +194,7 @@ def of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         date=weights.date if lexical else 0.0,
         window=weights.window if lexical else 0.0,
         echo=weights.echo,
+        entity=weights.entity if lexical else 0.0,
     )
 
 
@@ -205,6 +210,7 @@ def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
         ("date", evidence.date, weights.date),
         ("window", evidence.moment, weights.window),
         ("echo", evidence.echo, weights.echo),
+        ("entity", evidence.entity, weights.entity),
     )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
     lexical: dict[str, Floats] = bm25 | {arm: weight * felt for arm, felt, weight in boosts if felt is not None}

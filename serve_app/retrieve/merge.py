@@ -12,6 +12,7 @@ from serve_app.ports import EncodedQuery, Tokens
 from serve_app.retrieve.expand import named_date
 from serve_app.retrieve.found import UNKNOWN, Found, found_of
 from serve_app.retrieve.fuse import Evidence, date_match, moment_match, rank
+from serve_app.retrieve.naming import entity_match_of
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, Ranked, clues_beside
 from serve_app.retrieve.warm import ReadTokens
@@ -54,6 +55,7 @@ def merged(
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
         echo=_echo(ordered, question.drawn_from),
+        entity=entity_match_of(hot.entities, ordered),
         moment=moment_match(question.window, np.array([turn.created_at for turn in ordered], np.int64)),
     )
     k = max(question.k, RERANKED_MAX) if question.rerank else question.k

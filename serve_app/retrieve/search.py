@@ -19,6 +19,7 @@ from serve_app.retrieve.found import Answer, Explained, Found
 from serve_app.retrieve.hot import hot_turns
 from serve_app.retrieve.large import large_turns
 from serve_app.retrieve.merge import merged
+from serve_app.retrieve.naming import named_in
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import Ordered, SecondStage
 from serve_app.retrieve.shortlist import Clues, Hot
@@ -60,7 +61,7 @@ def search(
         _with_paths(ordered.found[: question.k], question),
         (*first.reasons, *ordered.reasons),
         first.asked,
-        explained=_explained(first, ordered, encoded) if question.explain else None,
+        explained=_explained(block, question, first, ordered, encoded) if question.explain else None,
         second_s=ordered.seconds,
     )
 
@@ -97,14 +98,20 @@ def _hot_then_warm(
     return _First(*merged(hot, warm, question, encoded, read_tokens), BOTH)
 
 
-def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
+def _explained(
+    block: Block, question: Question, first: _First, ordered: Ordered, encoded: EncodedQuery | None
+) -> Explained:
     clues = first.clues
+    with block.lock:
+        entities = named_in(question.query, block.columns)
     return Explained(
         tiers=tuple(sorted(first.asked)),
         version=None if encoded is None else encoded.version,
         candidates=len(first.found) if clues is None else clues.candidates,
         reranked=0 if clues is None or not ordered.judged else len(clues.ranking.ordinals),
         judged=ordered.judged,
+        window=question.window,
+        entities=entities,
     )
 
 
@@ -126,7 +133,9 @@ def _with_cold(
 ) -> _First:
     """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
     others = question.tiers - {"cold"}
-    hot, warm, reasons = Hot([], []), [], []
+    with block.lock:
+        entities = named_in(question.query, block.columns)
+    hot, warm, reasons = Hot([], [], entities=entities), [], []
     asked: set[Tier] = {"cold"}
     if others:
         asked.add("hot")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
+from serve_app.stores.entity_rows import surely_not
 from serve_app.stores.owner_rows import HEAVY, LIGHT, packed_vectors, seqs_within, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
@@ -103,7 +104,8 @@ class RecordTable(LanceTable):
         """
         now = time.time_ns() // 1000
         values = {"tier": HOT, "arrived_at": now, "expires_at": 0}
-        return {name: f"cast({value} as bigint)" for name, value in values.items()}
+        integers = {name: f"cast({value} as bigint)" for name, value in values.items()}
+        return integers | {"entities": "cast(null as string)"}
 
     def _columns(self) -> frozenset[str]:
         """Those that the table has: one that is opened as it is lacks some until its writer has added them."""
@@ -115,6 +117,9 @@ class RecordTable(LanceTable):
     def _version_columns(self) -> list[str]:
         wanted = [column(version) for version in self._versions for column in (vector_column, token_column)]
         return [name for name in wanted if name in self._columns()]
+
+    def _entity_columns(self) -> list[str]:
+        return ["entities"] if "entities" in self._columns() else []
 
     def _holding(self, where: Where) -> Where:
         return every(where, col("tier") < lit(COLD))
@@ -169,7 +174,7 @@ class RecordTable(LanceTable):
         """
         theirs = (owner, pseudonym(owner), "")  # the watermark is nobody's
         mine = either(of_either(owner, pseudonym(owner)), col("row") == lit(WATERMARK_ROW))
-        held = self._version_columns()
+        held = [*self._version_columns(), *self._entity_columns()]
         whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), *held], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
             whole = rows_of(whole, *theirs)
@@ -319,6 +324,19 @@ class RecordTable(LanceTable):
         bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Erasure) for body in bodies]
 
+    def named(self, owner: str) -> pa.Table:
+        """What each of the owner's turns names that is not cold: seq, rev, expires_at, entities; in no order."""
+        where = self._holding(every(owned(owner), of_kind("turn")))
+        found = self._scan_of(owner, where, ["seq", "rev", "expires_at", *self._entity_columns()])
+        if "entities" in found.column_names:
+            return found
+        return found.append_column("entities", pa.nulls(found.num_rows, pa.string()))
+
+    def not_naming(self, owner: str, keys: Collection[str]) -> set[int]:
+        """Seqs of the owner's turns that surely do not name all of these entities, as this table knows the turns."""
+        rows = self.named(owner)
+        return set(np.asarray(rows["seq"])[surely_not(rows["entities"], keys)].tolist())
+
     # ---- tiers
 
     def whole(self, owner: str, seqs: Sequence[int]) -> list[Row]:
@@ -408,7 +426,7 @@ class RecordTable(LanceTable):
 
 def _schema(versions: Sequence[EmbeddingVersion]) -> pa.Schema:
     integers = ["row", "rev", "seq", "created_at", "arrived_at", "expires_at", "tier", "vector_rev", "vector_seq"]
-    texts = ["kind", "owner", "session", "id", "terms"]
+    texts = ["kind", "owner", "session", "id", "terms", "entities"]
     return pa.schema(
         [(name, pa.int64()) for name in integers]
         + [(name, pa.string()) for name in texts]
