@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -148,12 +148,12 @@ def archived(shard: OneShard) -> bool:
 
 
 @pytest.fixture
-def pair(opened: Callable[..., OneShard]) -> Iterator[Pair]:
+def pair(opened: Callable[..., OneShard]) -> Pair:
     pair = Pair(opened)
     pair.both(lambda shard: fill(shard, texts(TURNS)))
     pair.archive()
     assert archived(pair.large)
-    yield pair
+    return pair
 
 
 QUERIES = [" ".join(random.Random(at).sample(WORDS, 3)) for at in range(30)] + ["number1x77", "1x300 number1x3"]
@@ -264,6 +264,7 @@ def test_with_too_many_edits_the_archive_begins_again(pair: Pair) -> None:
         archive.revise(msgspec.structs.replace(turn, seq=10**6 + at))
     assert not archived(pair.large)
     assert seqs(ask(pair.large, "newword", "lexical")) == [old.seq]
+    pair.large.embed(ANN, *pair.large.shard.turns(ANN, [old.seq]))
     pair.archive()
     assert archived(pair.large)
     assert seqs(ask(pair.large, "newword", "lexical")) == [old.seq]
