@@ -68,12 +68,13 @@ class Options:
 
     turns: int = MARKS[-1]
     queries: int = QUERIES
+    appends: int = APPENDS
     phases: tuple[str, ...] = PHASES
     data: Path | None = None
     port: int = 0
 
 
-QUICK = Options(turns=1_500, queries=20)
+QUICK = Options(turns=1_500, queries=20, appends=20)
 """Whether it runs, not how much it costs."""
 
 
@@ -182,7 +183,7 @@ def _fill(run: Run, programs: ExitStack) -> Json:
 def _at_mark(run: Run, service: Service, door: Door, mark: int) -> Json:
     """Appends of a turn each, a fold of them, and searches, each after an append."""
     taken = []
-    for one in range(APPENDS):
+    for one in range(run.options.appends):
         started = time.perf_counter()
         door.append(USER, f"at-{mark}", [run.texts.turn(mark * 1_000 + one)])
         taken.append(1e3 * (time.perf_counter() - started))

@@ -267,6 +267,7 @@ def shown_explained(explained: Explained) -> dict[str, Any]:
         "version": explained.version,
         "candidates": explained.candidates,
         "reranked": explained.reranked,
+        "window": _shown_window(explained.window),
         "entities": explained.entities,
         "rerankers": [
             {"kind": one.kind, "name": one.name, "result": one.result, "ms": round(1e3 * one.seconds, 3)}
@@ -356,11 +357,15 @@ def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
 
 
 def shown_query(rewritten: str, keywords: Sequence[str], window: TimeWindow | None) -> dict[str, Any]:
-    """What a query was taken for. The ends of its window have the offsets that hold there."""
-    ends = None
-    if window is not None:
-        ends = {
-            "start": None if window.start is None else window.start.isoformat(),
-            "end": None if window.end is None else window.end.isoformat(),
-        }
-    return {"rewritten": rewritten, "keywords": keywords, "time_window": ends}
+    """What a query was taken for."""
+    return {"rewritten": rewritten, "keywords": keywords, "time_window": _shown_window(window)}
+
+
+def _shown_window(window: TimeWindow | None) -> dict[str, str | None] | None:
+    """Its ends have the offsets that hold there."""
+    if window is None:
+        return None
+    return {
+        "start": None if window.start is None else window.start.isoformat(),
+        "end": None if window.end is None else window.end.isoformat(),
+    }

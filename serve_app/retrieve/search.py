@@ -110,6 +110,7 @@ def _explained(
         candidates=len(first.found) if clues is None else clues.candidates,
         reranked=0 if clues is None or not ordered.judged else len(clues.ranking.ordinals),
         judged=ordered.judged,
+        window=question.window,
         entities=entities,
     )
 

@@ -32,7 +32,7 @@ BYTES_A_TURN: Final = 1_100
 """About what a turn takes in an archive, at 384 components and 25 words."""
 
 REVISED_MAX: Final = 1_024
-"""Edited turns that are held whole until their volumes are made anew; with more the archive stands aside."""
+"""Edited turns that are held whole until their volumes are made anew; with more the archive begins again."""
 
 
 class Archive:
@@ -40,6 +40,8 @@ class Archive:
         self.volumes = tuple(volumes)
         self.revised: dict[int, Turn] = {}
         """Turns of the volumes in a later state than theirs, by seq."""
+        self.cleared = 0
+        """Changes when the archive begins again: a volume that was read before has missed edits then."""
         self._base: tuple[tuple[Volume, ...], tuple[int, int, int], Base] | None = None
         self._field: tuple[Base, tuple[int, int], Field] | None = None
 
@@ -58,8 +60,11 @@ class Archive:
 
     def revise(self, turn: Turn) -> None:
         """A turn was edited. Whether it is one of the volumes shows when it is looked for."""
-        if len(self.revised) <= REVISED_MAX:
-            self.revised[turn.seq] = turn
+        self.revised[turn.seq] = turn
+        if len(self.revised) > REVISED_MAX:
+            self.volumes, self.revised = (), {}
+            self.cleared += 1
+            self._base = self._field = None
 
     def replace(self, old: Sequence[Volume], new: Sequence[Volume]) -> None:
         """Other volumes in the place of neighbouring ones; of none, at the end."""
@@ -74,7 +79,7 @@ class Archive:
 
     def field(self, block: Block) -> Field | None:
         """All of the owner's turns that are not cold; None where volumes and block together are not all of them."""
-        if not self.volumes or len(self.revised) > REVISED_MAX:
+        if not self.volumes:
             return None
         base = self._living(block)
         newest = len(block.columns.seqs), block.applied_seq

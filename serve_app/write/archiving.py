@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from serve_app.records import TurnPut
-from serve_app.stores.archive import Archive, living_seqs
+from serve_app.stores.archive import REVISED_MAX, Archive, living_seqs
 from serve_app.stores.block import Block
 from serve_app.stores.rough import QUANTISED_FROM
 from serve_app.stores.volume import Volume, ready_before, volume_of
@@ -85,12 +85,13 @@ class Archiver:
     def _extended(self, shard: Shard, owner: str, block: Block, archive: Archive) -> bool:
         """A volume of what the table holds after the archive, or the last two merged."""
         with block.lock:
-            living, applied = living_seqs(block), block.applied_seq
-            self._note_edits(shard, owner, archive)
-            volumes = archive.volumes
+            living, volumes = living_seqs(block), archive.volumes
+            if not volumes and not _edits_noted(shard, owner, archive):
+                return False
+            cleared = archive.cleared
         later = living[np.searchsorted(living, archive.through, "right") :]
         stored = later[: np.searchsorted(later, shard.folded_seq, "right")]
-        if len(stored) < max(1, shard.owner_turns_resident // EXTENDED_AT) or applied < archive.through:
+        if len(stored) < max(1, shard.owner_turns_resident // EXTENDED_AT):
             return False
         old = _joined(volumes, len(stored), self._volume_turns_max)
         first = int(old[0].seqs[0] if old else stored[0])
@@ -100,7 +101,8 @@ class Archiver:
         if made is None:
             return False
         with block.lock:
-            archive.replace(old, [made])
+            if archive.cleared == cleared:
+                archive.replace(old, [made])
         return True
 
     def _renewed(self, shard: Shard, owner: str, block: Block, archive: Archive) -> bool:
@@ -112,21 +114,15 @@ class Archiver:
         target = shard.folded_seq if since.target is None else since.target
         with block.lock:
             old = next((one for one in archive.outdated(block) if one.state_seq < target), None)
+            cleared = archive.cleared
         self._rounds[owner] = Round(now, None if old is None else target)
         if old is None:
             return False
         made = self._read(shard, owner, int(old.seqs[0]), int(old.seqs[-1]), int(old.seqs[0]) - 1, whole=True)
         with block.lock:
-            archive.replace([old], [] if made is None else [made])
+            if archive.cleared == cleared:
+                archive.replace([old], [] if made is None else [made])
         return True
-
-    def _note_edits(self, shard: Shard, owner: str, archive: Archive) -> None:
-        """Edits that came before the archive was there to take them."""
-        if archive.volumes:
-            return
-        for record in shard.tail_records_of(owner):
-            if isinstance(record, TurnPut) and record.turn.rev != record.turn.seq:
-                archive.revise(record.turn)
 
     def _read(self, shard: Shard, owner: str, first: int, last: int, through: int, *, whole: bool) -> Volume | None:
         """The turns between two seqs as the table has them; None where none are left.
@@ -142,6 +138,17 @@ class Archiver:
             return None
         made = volume_of(rows, shard.table.vector_columns(), state_seq, self._quantised_from)
         return made if len(made.seqs) and (whole or made.seqs[-1] > through) else None
+
+
+def _edits_noted(shard: Shard, owner: str, archive: Archive) -> bool:
+    """Tell an empty archive of edits that came before it was there. False where a fold has to take them first."""
+    turns = [one.turn for one in shard.tail_records_of(owner) if isinstance(one, TurnPut)]
+    edits = {turn.seq: turn for turn in turns if turn.rev != turn.seq}
+    if len(edits) > REVISED_MAX:
+        return False
+    for turn in edits.values():
+        archive.revise(turn)
+    return True
 
 
 def _joined(volumes: tuple[Volume, ...], size: int, size_max: int) -> tuple[Volume, ...]:

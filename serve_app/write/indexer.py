@@ -78,10 +78,10 @@ class Indexer:
         self._retry_after_s = retry_after_s
         self._meter = meter
         self._encoders = encoders
-        self._short = Lane(BATCH_TURNS_MAX)
-        self._long = Lane(1)
-        self._late = Lane(BATCH_TURNS_MAX)
-        self._lanes = deque((self._short, self._long, self._late))  # the one that was served last is the last
+        self._short = Lane(BATCH_TURNS_MAX, late=Lane(BATCH_TURNS_MAX))
+        self._long = Lane(1, late=Lane(1))
+        self._lanes = (self._short, self._long, self._short.late, self._long.late)
+        self._next = deque(self._lanes)  # the one that was served last is the last
         self._resting: dict[str, float] = {}  # until when a version that failed is asked for late turns alone
         self._wake = threading.Condition()
         self._closed = False
@@ -113,7 +113,7 @@ class Indexer:
 
     @property
     def waiting(self) -> int:
-        return sum(len(lane.backlog) for lane in (self._short, self._long, self._late))
+        return sum(len(lane.backlog) for lane in self._lanes)
 
     @property
     def oldest_age_s(self) -> float:
@@ -125,7 +125,7 @@ class Indexer:
 
     def full_for(self, owner: str) -> Bound | None:
         """The bound at which so much waits, of this owner or of all, that the owner should write no more for now."""
-        if sum(lane.backlog.of(owner) for lane in (self._short, self._long, self._late)) > OWNER_PENDING_MAX:
+        if sum(lane.backlog.of(owner) for lane in self._lanes) > OWNER_PENDING_MAX:
             return "owner_pending"
         return "pending" if self.waiting > PENDING_MAX else None
 
@@ -196,12 +196,12 @@ class Indexer:
         return Round(lane, [(waiting, turn) for waiting, turn, _ in asked], embedded)
 
     def _take(self) -> tuple[Lane, list[Waiting]]:
-        """Of the lanes in turn: short turns, then one long turn, then some of those that have failed before."""
+        """Of the lanes in turn: short turns, then one long turn, then such as have failed before."""
         with self._wake:
-            for lane in self._lanes:
+            for lane in self._next:
                 if not self._closed and lane.ready_in() == 0.0:
-                    self._lanes.remove(lane)
-                    self._lanes.append(lane)
+                    self._next.remove(lane)
+                    self._next.append(lane)
                     return lane, lane.backlog.take(lane.most)
             return self._short, []
 
@@ -212,9 +212,9 @@ class Indexer:
         now = time.monotonic()
         resting = {version for version, until in self._resting.items() if until > now}
         for (waiting, turn), versions in zip(found, wanted, strict=True):
-            if lane is not self._late and not resting.isdisjoint(versions):
+            if not lane.is_late and not resting.isdisjoint(versions):
                 with self._wake:
-                    self._late.backlog.put(waiting)
+                    lane.late.backlog.put(waiting)
             else:
                 yield waiting, turn, versions
 
@@ -254,9 +254,9 @@ class Indexer:
         with self._wake:
             del self._in_hand[: len(embedded.turns)]
             for place in failed:
-                self._late.backlog.put(embedded.turns[place][0])
-        if not failed and embedded.lane is self._late:
-            self._late.most = min(2 * self._late.most, BATCH_TURNS_MAX)
+                embedded.lane.late.backlog.put(embedded.turns[place][0])
+        if not failed and embedded.lane.is_late:
+            embedded.lane.most = min(2 * embedded.lane.most, embedded.lane.most_ever)
 
     def _submitted(self, writer: ShardWriter, owner: str, made: Sequence[Mapping[str, TurnVectors]]) -> Future[Outcome]:
         """The outcome to come; a refusal is an outcome, too."""
@@ -286,8 +286,9 @@ class Indexer:
     def _embedding_failed(self, embedded: Round, version: str, error: Exception) -> None:
         """Fewer at a time from here on: it may be one of them that the encoder fails at."""
         turns, until = len(embedded.of_versions[version].turns), time.monotonic() + self._retry_after_s
-        self._late.most, self._late.rests_until = max(1, min(turns, self._late.most) // 2), until
-        if embedded.lane is not self._late:
+        late = embedded.lane.late
+        late.most, late.rests_until = max(1, min(turns, late.most) // 2), until
+        if not embedded.lane.is_late:
             self._resting[version] = until
         self._count_failure(turns, error)
 
@@ -295,8 +296,8 @@ class Indexer:
         """After a moment in which nothing of their lane is taken: whatever else waits there is likely to fail, too."""
         with self._wake:
             for waiting in those:
-                self._late.backlog.put(waiting)
-        self._late.rests_until = lane.rests_until = time.monotonic() + self._retry_after_s
+                lane.late.backlog.put(waiting)
+        lane.late.rests_until = lane.rests_until = time.monotonic() + self._retry_after_s
         self._count_failure(len(those), error)
 
     def _count_failure(self, turns: int, error: BaseException) -> None:
@@ -312,9 +313,10 @@ class Indexer:
             if turn is None:
                 continue
             seen.add((waiting.writer, waiting.seq))
-            if lane is self._short and self._lane_of(turn) is self._long:
+            right = self._lane_of(turn).late if lane.is_late else self._lane_of(turn)
+            if right.most_ever < lane.most_ever:
                 with self._wake:
-                    self._long.backlog.put(waiting)
+                    right.backlog.put(waiting)
             else:
                 yield waiting, turn
 

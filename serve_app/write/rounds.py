@@ -23,10 +23,16 @@ TURN_TOKENS_MAX = 1_024
 class Lane:
     """A backlog, how many turns of it one round takes, and until when none are taken."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, late: Lane | None = None) -> None:
         self.backlog = Backlog()
-        self.most = most
+        self.most = self.most_ever = most
         self.rests_until = 0.0
+        self.late = late or self
+        """The lane of those of its turns that have failed; itself where it is such a one."""
+
+    @property
+    def is_late(self) -> bool:
+        return self.late is self
 
     def ready_in(self) -> float | None:
         """Seconds; None where nothing waits."""

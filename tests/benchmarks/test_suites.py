@@ -19,9 +19,14 @@ from tests.api.running import Running
 PETS = {"cat": "Biscuit hides from thunder", "dog": "Rex digs up tulips", "parrot": "Kiwi repeats the doorbell"}
 
 
+@pytest.fixture(scope="module")
+def address(service: Running) -> str:
+    return service.listen()
+
+
 @pytest.fixture
-def client(service: Running) -> Iterator[Client]:
-    with Client(service.listen(), service.key) as client:
+def client(service: Running, address: str) -> Iterator[Client]:
+    with Client(address, service.key) as client:
         yield client
 
 
@@ -231,17 +236,16 @@ class Heard(Client):
         return super().append(user, session, turns, wait)
 
 
-def test_a_second_run_asks_other_queries(service: Running) -> None:
+def test_a_second_run_asks_other_queries(service: Running, address: str) -> None:
     """So that the first run's vectors, which the service still holds, do not help it."""
-    url = service.listen()
-    with Heard(url, service.key) as first, Heard(url, service.key) as second:
+    with Heard(address, service.key) as first, Heard(address, service.key) as second:
         seeds = {latency.measure(client, turns=1, repeats=1)["seed"] for client in (first, second)}
     assert len(seeds) == 2
     assert set(first.queries) & set(second.queries) == {latency.CACHED_QUERY}
 
 
-def test_appends_to_either_session_take_turns(service: Running) -> None:
-    with Heard(service.listen(), service.key) as client:
+def test_appends_to_either_session_take_turns(service: Running, address: str) -> None:
+    with Heard(address, service.key) as client:
         latency.measure(client, turns=1, repeats=3)
     assert client.appends == ["short", "long"] * 4
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ from serve_app.retrieve.question import Question
 from serve_app.retrieve.search import search
 from serve_app.retrieve.shortlist import Clues, shortlist_of
 from serve_app.retrieve.warm import token_reader
-from serve_app.stores.archive import BYTES_A_TURN, Archive, Archives
+from serve_app.stores.archive import BYTES_A_TURN, REVISED_MAX, Archive, Archives
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.terms import read_query
 from serve_app.write.archiving import Archiver
@@ -252,6 +253,33 @@ def test_an_edited_turn_is_found_by_what_it_says_now(pair: Pair, folded: bool) -
     assert not archive.revised
     assert seqs(ask(pair.large, "newword", "lexical")) == [old.seq]
     assert seqs(ask(pair.large, "number1x77", "lexical")) == []
+
+
+def test_with_too_many_edits_the_archive_begins_again(pair: Pair) -> None:
+    archive = pair.archive()
+    old = ask(pair.large, "number1x77", "lexical").found[0].turn
+    edited(pair.large, old.session, old.id, "a wholly newword indeed")
+    turn = next(iter(archive.revised.values()))
+    for at in range(REVISED_MAX):
+        archive.revise(msgspec.structs.replace(turn, seq=10**6 + at))
+    assert not archived(pair.large)
+    assert seqs(ask(pair.large, "newword", "lexical")) == [old.seq]
+    pair.archive()
+    assert archived(pair.large)
+    assert seqs(ask(pair.large, "newword", "lexical")) == [old.seq]
+    assert seqs(ask(pair.large, "number1x77", "lexical")) == []
+
+
+def test_edits_before_the_archive_was_there_count(opened: Callable[..., OneShard]) -> None:
+    pair = Pair(opened)
+    fill(pair.large, texts(120))
+    pair.large.fold()
+    edited(pair.large, "s0", "number1x3", "a wholly newword indeed")
+    while pair.archiver.tend_shard(pair.large.shard):
+        continue
+    assert archived(pair.large)
+    assert len(seqs(ask(pair.large, "newword", "lexical"))) == 1
+    assert seqs(ask(pair.large, "number1x3", "lexical")) == []
 
 
 @pytest.mark.parametrize("mode", MODES)

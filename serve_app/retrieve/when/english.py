@@ -42,6 +42,7 @@ _MONTH: Final = (
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
 _WEEKDAY: Final = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b"
+_WEEKDAYS_WORD: Final = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)s?"
 _SHORT_WEEKDAY: Final = r"(?P<weekday>Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)\b\.?"
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)(?![\w-]|[.,]\d)"
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
@@ -107,7 +108,7 @@ def _date(match: Match, clock: Clock) -> Meaning:
 
 def _which_unit(match: Match, clock: Clock) -> Meaning:
     ahead, unit = _ahead(match["which"]), match["unit"].lower()
-    if match["which"].lower() in ("past", "this past"):
+    if match["which"].lower() in ("past", "this past") and unit != "weekend":
         return ex.rolling(clock, 1, unit)
     return {"week": ex.week, "month": ex.month, "year": ex.year, "quarter": ex.quarter, "weekend": ex.weekend}[unit](
         clock, ahead
@@ -154,6 +155,12 @@ def _which_weekday(match: Match, clock: Clock) -> Meaning:
     if which in ("coming", "this coming", "upcoming"):
         return ex.weekday(clock._replace(future=True), number)._replace(again=None)
     return ex.weekday(clock, number, ahead=_ahead(which))
+
+
+def _weekdays_ago(match: Match, clock: Clock) -> Meaning:
+    recent = ex.weekday(clock._replace(future=False), _weekday_number(match["weekday"]))
+    assert recent.again is not None
+    return Meaning(recent.again(1 - int(english(match["count"]))), Grain.DAY)
 
 
 def _weekday_before_last(match: Match, clock: Clock) -> Meaning:
@@ -370,6 +377,7 @@ RULES: Final = (
     rule(r"\b(?:earlier|later) this (?P<unit>week|month|year|quarter)\b", _so_far),
     rule(rf"\b{_WHICH} {_LONG_UNIT}(?! (?:ending|number))", _which_unit),
     rule(rf"\b(?:the )?{_WEEKDAY} before last\b", _weekday_before_last),
+    rule(rf"\b{_NUMBER} {_WEEKDAYS_WORD} ago\b", _weekdays_ago),
     rule(rf"\b{_WHICH} {_WEEKDAY}(?!s\b)", _which_weekday),
     rule(rf"\b{_WEEKDAY} (?:just gone|just past)\b", _weekday_just_gone),
     rule(rf"(?<!\ba )(?<!\bany )(?<!\bsome )(?<!\banother )\b{_WEEKDAY}", _weekday),
@@ -411,7 +419,8 @@ _MASKED: Final = re.compile(
         (?<!\b\d\d\.\d\d\.\d\d)
     | [$€£¥]\s?\d[\d.,]*
     | \b(?:spell|pronounce|the\ word|translate)\ \w+
-    | \b24/7\b
+    | \b24/7\b | \b\d+\ in\ \d+\b
+    | ^(?:mon|tues|wednes|thurs|fri|satur|sun)day\ is\ (?:a|an|my|the)\b
     | \bmay\ (?:i|we|you|he|she|they|it|be|have|not|the|this|that|or|also|well|need|want|cause|contain)\b
     | \bmarch(?:ed|es|ing)?\ (?:to(?!\ (?:may|april|june|july|august|september|october|november|december|\d)\b)|on\b
         |forward|toward|towards|along|through\ the|into|off|past|band|madness|in\ step|for\b)

@@ -218,7 +218,9 @@ def day_of_month(clock: Clock, number: int, last: int | None = None, *, weak: bo
         for chosen, span in placed
         if span is not None and (span.end > clock.now if clock.future else span.start <= clock.now)
     )
-    chosen, span = next(fitting)
+    chosen, span = next(fitting, (0, None))
+    if span is None:
+        raise ValueError("no such day")
     grain = Grain.DAY if count == 1 else Grain.DAYS
     return Meaning(span, grain, within, MONTHLY, lambda later: of_count(chosen + later), weak)
 

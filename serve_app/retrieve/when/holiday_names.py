@@ -105,7 +105,7 @@ CHINESE: Final[dict[str, OfYear]] = {
     r"复活节": EASTER_WEEKEND,
     r"暑假|暑期": SUMMER_BREAK,
     r"寒假": WINTER_BREAK,
-    r"正月(?!十)": lunar_month(1),
+    r"正月(?![十初])": lunar_month(1),
     r"腊月": lunar_month(12),
 }
 

@@ -172,7 +172,8 @@ def _alone(text: str, one: Mention, language: Language, clock: Clock) -> Reading
     if span is None or span.start == span.end or meaning.bare or (meaning.weak and not relation):
         return None
     if relation in ("since", "after"):
-        start = span.start if relation == "since" else span.end
+        under_way = span.start <= clock.now < span.end  # "after March" said in March means this very one
+        start = span.start if relation == "since" or under_way else span.end
         return Reading(start, clock.now if start < clock.now else None, meaning.vague)
     if relation in ("before", "until"):
         return Reading(None, span.start if relation == "before" else span.end, meaning.vague)

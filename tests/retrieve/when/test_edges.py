@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from serve_app.retrieve.when import read_window
 from serve_app.retrieve.when.holidays import EASTER_WEEKEND, MID_AUTUMN
 from serve_app.retrieve.when.periods import easter
+from tests.retrieve.when import test_chinese as chinese
+from tests.retrieve.when import test_english as english
+from tests.retrieve.when import test_japanese as japanese
+from tests.retrieve.when import test_spanish as spanish
 from tests.retrieve.when.clocks import EPOCH, wall, window
 
 NEW_YORK = "America/New_York"
@@ -237,6 +241,21 @@ def test_any_words_give_a_window_with_an_order_or_none(words: list[str], now: da
         assert found.start is None or found.start.utcoffset() is not None
         start, end = found.bounds
         assert start < end
+
+
+PHRASES = st.sampled_from([named[0] for one in (chinese, english, japanese, spanish) for named in one.NAMED])
+LOCALES = st.sampled_from([None, "en-US", "en-GB", "es-ES", "ja-JP", "zh-CN"])
+
+
+@settings(deadline=None)
+@given(PHRASES, PHRASES, WORDS, st.integers(0, 40), LOCALES, MOMENTS)
+def test_whatever_stands_beside_or_inside_a_phrase_breaks_nothing(
+    first: str, second: str, word: str, at: int, locale: str | None, now: datetime
+) -> None:
+    instant = (now - EPOCH) // timedelta(microseconds=1)
+    for query in (first + second, f"{first} {word} {second}", first[:at] + word + first[at:]):
+        found = read_window(query, instant, locale=locale)
+        assert found is None or found.bounds[0] < found.bounds[1]
 
 
 @settings(deadline=None)  # other programs share the machine
