@@ -17,6 +17,7 @@ from serve_app.retrieve.found import UNKNOWN
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import Hot
 from serve_app.stores.block import Block
+from serve_app.stores.parts import parts
 from serve_app.stores.terms import query_terms
 from serve_app.stores.wanted import Wanted
 
@@ -28,6 +29,9 @@ HOT_ANSWERS = 0.45
 
 TERMS_LOOKED_FOR = 64
 """Distinct terms of a query that hot is checked for, first ones first: each costs a walk over the block."""
+
+READ_AT_ONCE = 1_000
+"""Turns that are read at a time where the newest matches are looked for."""
 
 ReadTokens = Callable[[Sequence[int]], Mapping[int, Tokens]]
 
@@ -101,8 +105,7 @@ def warm_turns(
         seqs = _not_resident(block, question.filters.session)
         if seqs and question.filters.entities:
             seqs = _possible(block.key, seqs, question.filters.entities, table, unfolded)
-        turns = older(block.key, seqs)
-        return [(turn.at(question.now), UNKNOWN) for turn in turns if _admitted(block, question, turn)]
+        return [(turn.at(question.now), UNKNOWN) for turn in _matches(block, question, seqs, older)]
     tail, k = unfolded(block.key), max(question.k, WARM_CANDIDATES)
     wanted = _wanted(block, question, tail.moved)
     latest = {seq: (turn, UNKNOWN) for seq, turn in tail.turns.items()}
@@ -111,6 +114,18 @@ def warm_turns(
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
     pairs = (found | latest).values()
     return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
+
+
+def _matches(block: Block, question: Question, seqs: Sequence[int], older: Older) -> list[Turn]:
+    """Those of these turns that are admitted; without a query no more than the newest k are wanted."""
+    if question.query.strip():
+        return [turn for turn in older(block.key, seqs) if _admitted(block, question, turn)]
+    found: list[Turn] = []
+    for part in parts(sorted(seqs, reverse=True), READ_AT_ONCE):
+        found += [turn for turn in older(block.key, part) if _admitted(block, question, turn)]
+        if len(found) >= question.k:
+            break
+    return found
 
 
 def _possible(
