@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.bert import open_bert
+from serve_app.models.device import number_format, usable_device
 from serve_app.ports import TOKEN_DIMENSION, Tokens, Vectors
 
 __all__ = ["Forward"]
@@ -56,7 +57,7 @@ class Forward:
     ) -> None:
         """Raises EncoderUnavailable where the folder holds no encoder that can be loaded."""
         torch.set_num_threads(1)  # two threads beside a busy core are many times slower than one
-        on = torch.device(_device(device))
+        on = torch.device(usable_device(device))
         self._encoder = _open_encoder(folder, cls=pooling == "cls", device=on)
         self._normalise = normalise
         self._projection = None if projection is None else torch.from_numpy(projection).to(on)
@@ -116,24 +117,10 @@ class Forward:
 
 
 def _open_encoder(folder: Path, *, cls: bool, device: torch.device) -> Encoder:
-    number_format = _number_format(device)
-    lean = open_bert(folder, cls=cls, number_format=number_format, device=device)
+    format_ = number_format(device)
+    lean = open_bert(folder, cls=cls, number_format=format_, device=device)
     if lean is not None:
         return lean
     from serve_app.models.any_encoder import AnyEncoder  # imports transformers
 
-    return AnyEncoder(folder, cls=cls, number_format=number_format, device=device)
-
-
-def _device(wanted: str) -> str:
-    if wanted != "auto":
-        return wanted
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _number_format(device: torch.device) -> torch.dtype:
-    """Half precision where the device computes in it; elsewhere it would be slower than float32."""
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    capabilities = torch.cpu.get_capabilities()
-    return torch.bfloat16 if capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") else torch.float32
+    return AnyEncoder(folder, cls=cls, number_format=format_, device=device)

@@ -18,7 +18,8 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 
 from serve_app.models.any_encoder import AnyEncoder
 from serve_app.models.bert import open_bert
-from serve_app.models.forward import Forward, _number_format
+from serve_app.models.device import number_format
+from serve_app.models.forward import Forward
 from serve_app.models.weights import PACKAGED, encoder_files
 
 CPU = torch.device("cpu")
@@ -129,7 +130,7 @@ def test_another_kind_of_encoder_has_vectors_too(tmp_path: Path) -> None:
     folder, ids = small(tmp_path, hidden_act="gelu_new"), some_texts(97, [30, 2, 9, 9, 1])
     found = Forward(folder, pooling="mean", normalise=False, device="cpu").vectors(ids)
     exact = by_transformers(folder, ids)
-    rounding = ROUNDING if _number_format(CPU) == torch.float32 else HALF_ROUNDING * np.abs(exact).max()
+    rounding = ROUNDING if number_format(CPU) == torch.float32 else HALF_ROUNDING * np.abs(exact).max()
     assert np.abs(found - exact).max() < 20 * rounding
 
 

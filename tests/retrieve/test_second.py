@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from serve_app.core import Turn
-from serve_app.errors import Overloaded, RerankerUnavailable
+from serve_app.errors import Overloaded, RerankerUnavailable, StoreUnavailable
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import EncodedQuery, Shortlist
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
@@ -30,6 +30,7 @@ from serve_app.retrieve.shortlist import RERANKED_MAX
 from serve_app.stores.block import Block
 from serve_app.stores.exact import ExactHotIndex
 from serve_app.stores.packing import pack_vectors
+from serve_app.stores.rows import StoredOwner, StoredTurn
 from tests.retrieve.test_search import Tables
 
 EMBEDDER = HashEmbedder()
@@ -279,6 +280,32 @@ def test_what_is_remembered_is_bounded() -> None:
         remembered.put(bytes([number]), {"late": np.zeros(1)})
         assert remembered.get(b"\0") is not None  # whoever is asked for stays
     assert [number for number in range(10) if remembered.get(bytes([number])) is not None] == [0, 8, 9]
+
+
+@pytest.mark.parametrize("fault", [None, StoreUnavailable("down")], ids=["answers", "fails"])
+def test_turns_of_the_tables_are_judged_by_their_tokens_as_far_as_these_can_be_read(fault: Exception | None) -> None:
+    block = Block("owner", (EMBEDDER.version,), {EMBEDDER.version.name: ExactHotIndex(EMBEDDER.version.dimension)})
+    older = Turn("t1", "s", "user", "the green boat", 1, 1, 1, rev=1)
+    block.restore(StoredOwner(index=(StoredTurn(1, "s", "t1", 1),)), 1)
+    block.apply(TurnPut("owner", Turn("t2", "s", "user", "a green harbour", 2, 2, 2, rev=2)))
+    made = EMBEDDER.encode([older.text], tokens=True).tokens
+
+    class WithTokens(Tables):
+        def tokens(self, owner: str, version: str, seqs: Sequence[int]) -> dict[int, bytes]:
+            assert (owner, version, list(seqs)) == ("owner", EMBEDDER.version.name, [1])
+            if fault is not None:
+                raise fault
+            return {1: made[0].tobytes()} if made else {}
+
+    table = WithTokens([older])
+    question = Question("green boat", "hybrid", 5, 10**9, rerank=True, asked_at=10**9, explain=True)
+    second = SecondStage({"late": LateInteraction()})
+    answer = search(block, question, query_of("green boat"), table, table.turns, second=second)
+    whys = {one.turn.seq: one.why for one in answer.found}
+    assert set(whys) == {1, 2}
+    warm = whys[1]
+    assert warm is not None
+    assert (warm.features["late_weighted"] is None) == (fault is not None)
 
 
 def test_late_interaction_finds_the_turn_that_answers_word_by_word() -> None:
