@@ -208,7 +208,7 @@ def _forest(file: RankerFile) -> _Forest:
 def _not_above(threshold: float) -> np.float32:
     """The largest float32 that is not above it: a float32 is above the one exactly where it is above the other."""
     near = np.float32(np.clip(threshold, -_LARGEST, _LARGEST))
-    return near if near <= threshold else np.nextafter(near, np.float32(-np.inf))
+    return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
 
 
 def _in_order(tree: Tree) -> tuple[list[int], list[list[int]]]:
