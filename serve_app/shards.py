@@ -17,6 +17,7 @@ from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
 from serve_app.ports import SegmentStore, WatchedSegments
 from serve_app.records import Record, decode_record
+from serve_app.stores.archive import Archives
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.hot_faiss import hot_indexes
@@ -120,6 +121,7 @@ def open_written(
 ) -> tuple[list[ShardWriter], list[tuple[int, str]]]:
     """Take over every shard and start its writer; gives what was found damaged, too."""
     hot = hot_indexes(identity.versions)
+    archives = Archives()
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
     for number in range(identity.shards):
@@ -130,7 +132,7 @@ def open_written(
         memory = settings.memory
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = ColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives)
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
         writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)

@@ -234,3 +234,18 @@ def test_reads_of_many_at_once_stay_exact_while_the_writer_writes(writer: Runnin
 
     writer.fold()
     writer.run(all_of_them())
+
+
+def test_golden_queries_are_read_and_follow_their_turns(writer: Running, replica: Running) -> None:
+    writer.append("u", "s", *[{"id": one, "role": "user", "content": one} for one in ("a", "b")])
+    for turn in ("a", "b"):
+        gold = [{"session_id": "s", "turn_id": turn}]
+        body = {"user_id": "u", "query": turn, "gold": gold}
+        receipt = writer.ok("POST", "/v1/golden", json=body)
+        refused(replica.call("POST", "/v1/golden", json=body), 503, "read_only_replica")
+    reached(replica, writer.append("u", "s", "more")["receipt"])
+    assert [one["query"] for one in replica.ok("GET", "/v1/golden")["golden"]] == ["a", "b"]
+    refused(replica.call("DELETE", "/v1/golden", params={"id": receipt["id"]}), 503, "read_only_replica")
+    gone = writer.ok("DELETE", "/v1/turns/a", params={"user_id": "u", "session_id": "s"})
+    reached(replica, gone["receipt"])
+    assert [one["query"] for one in replica.ok("GET", "/v1/golden")["golden"]] == ["b"]

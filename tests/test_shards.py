@@ -36,8 +36,9 @@ def test_a_store_of_one_version_is_described_as_ever(tmp_path: Path) -> None:
 
 
 def test_a_store_of_fewer_versions_goes_on_with_its_own_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("serve_app.shards"), "disabled", False)  # import-linter disables all loggers
     settings = hash_settings(tmp_path)
     made = identity_of(settings, (ONE,))
     with caplog.at_level(logging.INFO, "serve_app.shards"):

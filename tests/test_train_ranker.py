@@ -27,9 +27,14 @@ CONVERSATIONS = ("en-a-01", "en-a-02", "en-b-01", "en-b-02")
 TURNS = 12
 
 
+@pytest.fixture(scope="module")
+def address(service: Running) -> str:
+    return service.listen()
+
+
 @pytest.fixture
-def client(service: Running) -> Iterator[Client]:
-    with Client(service.listen(), service.key) as client:
+def client(service: Running, address: str) -> Iterator[Client]:
+    with Client(address, service.key) as client:
         yield client
 
 
@@ -96,10 +101,9 @@ def test_golden_queries_of_the_service_train_as_well(service: Running, client: C
 
 
 def test_the_command_fails_where_it_cannot_do_what_was_asked(
-    service: Running, data: Path, capsys: pytest.CaptureFixture[str]
+    service: Running, address: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url, key = service.listen(), service.key
-    common = ["train-ranker", "--url", url, "--key", key]
+    common = ["train-ranker", "--url", address, "--key", service.key]
     assert main([*common, "--data", str(data / "none")]) == 1
     assert main([*common, "--data", str(data), "--folds", "many"]) == 1
     assert main([*common, "--data", str(data), "--out", str(data / "none" / "file")]) == 1

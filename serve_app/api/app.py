@@ -86,6 +86,7 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Rout
         ("GET", "/v1/users/{user_id}/facts/{key}", routes.get_fact),
         ("DELETE", "/v1/users/{user_id}/facts/{key}", routes.delete_fact),
         ("GET", "/v1/users/{user_id}/facts", routes.list_facts),
+        ("GET", "/v1/users/{user_id}/entities", routes.list_entities),
         ("GET", "/v1/sessions/{session_id}/summary", routes.get_summary),
         ("POST", "/v1/sessions/{session_id}/summary:refresh", routes.refresh_summary),
         ("GET", "/v1/users", admin.list_users),

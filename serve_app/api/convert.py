@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from serve_app.api.schemas import (
 )
 from serve_app.api.times import parse_time
 from serve_app.core import Receipt, ToolCall, Turn
+from serve_app.entities.recognise import key_named
+from serve_app.entities.values import CLASSES, EntityClass
 from serve_app.errors import InvalidReceipt, InvalidRequest, NotSupported
 from serve_app.paths import same, steps_of, values
 from serve_app.retrieve.conditions import cheapest_first, condition
@@ -127,11 +130,9 @@ def expiry(fact: FactIn) -> int | UnsetType | None:
 
 
 def filters(given: FiltersIn | None, session: str | None) -> Filters:
-    """Raises InvalidRequest for times without offset, NotSupported for filters that are not built yet."""
+    """Raises InvalidRequest for times without offset, paths that are none, names that name nothing."""
     if given is None:
         return Filters(session=session)
-    if given.entities:
-        raise NotSupported("filters.entities: entities are not supported yet")
     return Filters(
         session=session,
         roles=frozenset(given.roles or ()),
@@ -140,8 +141,24 @@ def filters(given: FiltersIn | None, session: str | None) -> Filters:
         end=None if given.to is None else parse_time(given.to, "filters.to")[0],
         tool_name=given.tool_name,
         metadata=given.metadata or {},
+        entities=_entity_keys(given.entities or ()),
         data=cheapest_first([condition(one.path, one.op, one.value) for one in given.data or ()]),
     )
+
+
+def entity_class(name: str | None) -> EntityClass | None:
+    """Raises InvalidRequest for one that there is not."""
+    if name is not None and name not in CLASSES:
+        raise InvalidRequest(f"class: one of {', '.join(CLASSES)}")
+    return name
+
+
+def _entity_keys(names: Sequence[str]) -> frozenset[str]:
+    """Raises InvalidRequest for what can be no name."""
+    keys = {name: key_named(name) for name in names}
+    if empty := [name for name, key in keys.items() if not key]:
+        raise InvalidRequest(f"filters.entities: {empty[0]!r} names nothing")
+    return frozenset(keys.values())
 
 
 def receipt(text: str) -> Receipt:

@@ -56,6 +56,14 @@ OPERATIONS: tuple[Operation, ...] = (
     ("get", "/v1/users/{user_id}/facts/{key}", "Read a fact", None, (), 200),
     ("delete", "/v1/users/{user_id}/facts/{key}", "Delete a fact", None, (), 200),
     ("get", "/v1/users/{user_id}/facts", "List facts", None, (), 200),
+    (
+        "get",
+        "/v1/users/{user_id}/entities",
+        "What a user's turns name, the most often named first; go on after the answer's `next`",
+        None,
+        ("class?", "prefix?", "after?", "limit?"),
+        200,
+    ),
     ("get", "/v1/sessions/{session_id}/summary", "Read the summary of a session", None, ("user_id",), 200),
     ("post", "/v1/sessions/{session_id}/summary:refresh", "Make the summary anew", None, ("user_id",), 200),
     (
@@ -104,6 +112,8 @@ LIMITS = {
     "id_characters": ids.ID_CHARACTERS_MAX,
     "page_turns": schemas.PAGE_TURNS_MAX,
     "page_users": schemas.PAGE_USERS_MAX,
+    "page_entities": schemas.PAGE_ENTITIES_MAX,
+    "entities": schemas.ENTITIES_MAX,
     "conditions": CONDITIONS_MAX,
     "data_values_looked_at": LOOKED_AT_MAX,
     "rerank_documents": schemas.RERANK_DOCUMENTS_MAX,

@@ -19,6 +19,8 @@ from serve_app.api.export import exported
 from serve_app.api.http import LARGE_BODY_BYTES, NDJSON, BodyDecoder, Request, Response, json_response
 from serve_app.api.ids import identifier, integer
 from serve_app.api.schemas import (
+    PAGE_ENTITIES_DEFAULT,
+    PAGE_ENTITIES_MAX,
     PAGE_TURNS_MAX,
     AppendTurnsIn,
     ContextIn,
@@ -185,6 +187,16 @@ class Routes:
     async def list_facts(self, who: Principal, request: Request) -> Response:
         facts = await self._memory.facts(_owner(who, request.path[0]))
         return json_response({"facts": [showing.shown_fact(fact) for fact in facts]})
+
+    async def list_entities(self, who: Principal, request: Request) -> Response:
+        """What the user's turns name, the most often named first, a page at a time."""
+        owner, asked = _owner(who, request.path[0]), request.query
+        limit = integer(asked, "limit", PAGE_ENTITIES_DEFAULT, 1, PAGE_ENTITIES_MAX)
+        kind = convert.entity_class(asked.get("class"))
+        page = await self._memory.entities(owner, kind, asked.get("prefix") or "", asked.get("after"), limit)
+        lives = {kind: self._memory.life_of(who.tenant, kind) for kind in {line.kind for line in page.lines}}
+        lines = [showing.shown_entity(line, *lives[line.kind]) for line in page.lines]
+        return json_response({"entities": lines} | ({"next": page.next} if page.next else {}))
 
     async def delete_fact(self, who: Principal, request: Request) -> Response:
         owner, key = _owner(who, request.path[0]), identifier(request.path[1], "key")

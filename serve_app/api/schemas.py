@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
+from serve_app.entities.values import NAME_CHARACTERS_MAX
 from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import TTL_SECONDS_MAX, ClassName, PrivacyLevel
 from serve_app.retrieve.conditions import CONDITIONS_MAX, Op
@@ -28,6 +29,8 @@ EMBEDDING_INPUTS_MAX = 2_048
 RERANK_DOCUMENTS_MAX = 1_000
 RERANK_CHARACTERS_MAX = 1_000_000
 FIELD_TTLS_MAX = 100
+ENTITIES_MAX = 32
+PAGE_ENTITIES_DEFAULT, PAGE_ENTITIES_MAX = 100, 1_000
 GOLD_TURNS_MAX = 100
 NOTE_CHARACTERS_MAX = 4_096
 PAGE_GOLDEN_DEFAULT, PAGE_GOLDEN_MAX = 100, 1_000
@@ -52,6 +55,9 @@ Deadline = Annotated[int, Meta(ge=1, le=DEADLINE_MS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
 Role = Literal["user", "assistant", "system", "tool"]
 ReceiptText = Annotated[str, Meta(max_length=64, description="a receipt as a write answered it")]
+
+
+EntityName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,7 +124,13 @@ class FiltersIn(Body, rename={"from_": "from"}):
     to: Time | None = None
     tool_name: Name | None = None
     metadata: dict[str, Any] | None = None
-    entities: list[str] | None = None
+    entities: (
+        Annotated[
+            list[EntityName],
+            Meta(min_length=1, max_length=ENTITIES_MAX, description="names of entities; a turn names all of them"),
+        ]
+        | None
+    ) = None
     data: Annotated[list[ConditionIn], Meta(max_length=CONDITIONS_MAX)] | None = None
 
 

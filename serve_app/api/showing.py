@@ -15,6 +15,7 @@ from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
 from serve_app.core import Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
+from serve_app.memory.entities import EntityLine
 from serve_app.memory.relevance import Relevances
 from serve_app.records import Erasure
 from serve_app.retrieve.found import Explained, Found
@@ -139,6 +140,20 @@ def shown_fact(fact: Fact) -> dict[str, Any]:
     }
 
 
+def shown_entity(line: EntityLine, ttl_class: str | None, ttl_seconds: int | None) -> dict[str, Any]:
+    """`ttl_class`: what a fact or a field of data of this class gets as its time to live, by the policy `ttl`."""
+    return {
+        "name": line.name,
+        "class": line.kind,
+        "count": line.count,
+        "first_at": format_time(line.first_at),
+        "last_at": format_time(line.last_at),
+        "last_turn": {"session_id": line.session, "turn_id": line.turn_id},
+        "ttl_class": ttl_class,
+        "ttl_seconds": ttl_seconds,
+    }
+
+
 def shown_summary(summary: Summary) -> dict[str, Any]:
     return {
         "text": summary.text,
@@ -252,6 +267,8 @@ def shown_explained(explained: Explained) -> dict[str, Any]:
         "version": explained.version,
         "candidates": explained.candidates,
         "reranked": explained.reranked,
+        "window": _shown_window(explained.window),
+        "entities": explained.entities,
         "rerankers": [
             {"kind": one.kind, "name": one.name, "result": one.result, "ms": round(1e3 * one.seconds, 3)}
             for one in explained.judged
@@ -340,11 +357,15 @@ def shown_backup(one: Shown, whole: bool) -> dict[str, Any]:
 
 
 def shown_query(rewritten: str, keywords: Sequence[str], window: TimeWindow | None) -> dict[str, Any]:
-    """What a query was taken for. The ends of its window have the offsets that hold there."""
-    ends = None
-    if window is not None:
-        ends = {
-            "start": None if window.start is None else window.start.isoformat(),
-            "end": None if window.end is None else window.end.isoformat(),
-        }
-    return {"rewritten": rewritten, "keywords": keywords, "time_window": ends}
+    """What a query was taken for."""
+    return {"rewritten": rewritten, "keywords": keywords, "time_window": _shown_window(window)}
+
+
+def _shown_window(window: TimeWindow | None) -> dict[str, str | None] | None:
+    """Its ends have the offsets that hold there."""
+    if window is None:
+        return None
+    return {
+        "start": None if window.start is None else window.start.isoformat(),
+        "end": None if window.end is None else window.end.isoformat(),
+    }

@@ -14,6 +14,9 @@ from serve_app.errors import MemstrataError
 SHORTLIST = 100
 """Hits that the second stage looks at."""
 
+TRIES = 4
+"""A second stage that is late on a busy machine is asked again."""
+
 
 class NotExplained(MemstrataError):
     """The service's second stage is off, or did not come to an end."""
@@ -51,7 +54,10 @@ class Explained(NamedTuple):
 
 def explained(client: Client, case: Case) -> Explained:
     """Raises NotExplained where a hit lacks its features: figures without them would be others'."""
-    answer = client.search(case.body | {"k": SHORTLIST, "explain": True})
+    for tried in range(1, TRIES + 1):
+        answer = client.search(case.body | {"k": SHORTLIST, "explain": True})
+        if tried == TRIES or not answer["degradation"]["reasons"]:
+            break
     results = [one for one in answer["results"] if case.as_of_seq is None or one["seq"] <= case.as_of_seq]
     whys = [one.get("explain") for one in results]
     if not all(whys):

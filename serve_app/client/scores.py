@@ -28,6 +28,8 @@ class Ranked(NamedTuple):
     case: Case
     places: list[Place]
     seconds: float = float("nan")
+    degraded: bool = False
+    """The answer lacks something that the service would have given on a calmer machine."""
 
 
 def scored(rows: Mapping[str, Sequence[Ranked]]) -> Json:
@@ -57,6 +59,7 @@ def _score(group: Sequence[Ranked]) -> Json:
     for depth in DEPTHS:
         score[f"recall@{depth}"] = round(statistics.fmean(_recall(one, depth) for one in group), 4)
     score[f"session_hit@{SESSION_DEPTH}"] = round(statistics.fmean(map(_session_hit, group)), 4)
+    score["degraded"] = sum(one.degraded for one in group)
     seconds = [one.seconds for one in group]
     if not np.isnan(seconds).any():
         score |= {f"p{share}_ms": round(1e3 * float(np.percentile(seconds, share)), 2) for share in (50, 95)}

@@ -1,4 +1,5 @@
-"""Chooses what stands in a context: shares first, then what is left over goes to recent, retrieved and summary.
+"""Chooses what stands in a context: shares first, then what is left over goes to recent, retrieved and summary; to
+retrieved before recent where the best that was found does not stand in recent anyway.
 
 Pure. Costs here are plans, counted piece by piece; `window` measures the rendered page and asks again
 with fewer tokens where joining the pieces cost more.
@@ -68,6 +69,8 @@ def select(candidates: Candidates, room: Room, layout: Layout, costs: Costs, ses
     found = _FoundWalk(candidates.found)
     left += shares["recent"] - recent.extend(shares["recent"])
     left += shares["retrieved"] - found.extend(shares["retrieved"], recent.taken)
+    if found.answers_elsewhere(recent.taken):
+        left -= found.extend(left, recent.taken)
     left = _lend_to_recent(recent, found, left)
     left -= found.extend(left, recent.taken)
 
@@ -193,6 +196,11 @@ class _FoundWalk:
         }
         self.taken: dict[int, Exchange] = {}
         """By the identity of the exchange."""
+
+    def answers_elsewhere(self, shown: Container[int]) -> bool:
+        """Whether the best that was found is not shown already: then what is asked for was not said just now."""
+        best = next(iter(self._costs), None)
+        return best is not None and best not in shown
 
     def extend(self, tokens: int, shown: Container[int]) -> int:
         """Take what fits into `tokens` more and is not shown already; gives what that costs."""

@@ -131,8 +131,17 @@ def _stored(
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
     turns = state.turns if request.history is None else _sent(request, moment)
     question = _question(request, retrieval, state.seq, moment, turns)
-    unfolded = partial(reading.unfolded, shard)
-    answer = search(block, question, retrieval.encoded, shard.table, shard.turns, unfolded, second=retrieval.second)
+    unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+    answer = search(
+        block,
+        question,
+        retrieval.encoded,
+        shard.table,
+        shard.turns,
+        unfolded,
+        second=retrieval.second,
+        archive=archive,
+    )
     if loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
     found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)

@@ -19,7 +19,7 @@ from serve_app.memory.requests import Asked, SearchRequest
 from serve_app.policies import Policies, PrivacyPolicy
 from serve_app.ports import AskedQuery, Expander
 from serve_app.privacy.redact import redact
-from serve_app.retrieve.expand import keywords, rewritten
+from serve_app.retrieve.expand import continues, keywords, rewritten
 from serve_app.retrieve.when import asked_at, read_window
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
@@ -57,16 +57,17 @@ def resolved(shard: Shard, owner: str, request: SearchRequest, instant: int, exp
     return by_rules(request.query, said, request.asked, instant, stored=True)
 
 
-def by_rules(
-    query: str, said: Sequence[Turn], asked: Asked, instant: int, *, stored: bool = False
-) -> Understood:
-    """Without looking at anything else. `stored`: the turns are of the memory, not sent with the query."""
+def by_rules(query: str, said: Sequence[Turn], asked: Asked, instant: int, *, stored: bool = False) -> Understood:
+    """Without looking at anything else.
+
+    `stored`: the turns are the session's last, not sent with the query: it may well be about something older.
+    """
     if not query.strip():
         return Understood(query, [], None)
     last = said[-HISTORY_TURNS:]
     texts = tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in last)
     window = read_window(query, instant, asked.offset_minutes, asked.tz, asked.locale)
-    alone = rewritten(query, texts)
+    alone = query if stored and not continues(query) else rewritten(query, texts)
     drawn_from = frozenset(turn.seq for turn in last) if stored and alone != query else frozenset()
     return Understood(alone, keywords(query), window, drawn_from, texts)
 

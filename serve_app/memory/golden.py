@@ -57,7 +57,7 @@ class GoldenSets:
         """Durable when it returns; the stored query, and whether it is new. Raises NotFound for a turn that is not
         there, QuotaExceeded, StorageTrouble.
         """
-        return await self._in_pool(self._add, owner, query, gold, as_of, note)
+        return await asyncio.to_thread(self._add, owner, query, gold, as_of, note)  # it waits for a disk: no read does
 
     async def page(self, tenant: str, user: str | None, after: str, limit: int) -> GoldenPage:
         """Of one user or of all, oldest first, after that id."""
@@ -69,7 +69,7 @@ class GoldenSets:
 
     async def remove(self, tenant: str, user: str | None, identifier: str | None) -> int:
         """One by its id, or all of a user; gives how many there were. With `user` only that user's."""
-        return await self._in_pool(self._remove, tenant, user, identifier)
+        return await asyncio.to_thread(self._remove, tenant, user, identifier)
 
     def _add(
         self, owner: Owner, query: str, gold: Sequence[Named], as_of: str | int | None, note: str | None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from serve_app.core import SECOND_US, Owner
-from serve_app.errors import NotFound
+from serve_app.errors import NotFound, StorageTrouble
 from serve_app.policies import GoldenPolicy, Policies
 from serve_app.records import Record, UserGone
 
@@ -45,7 +45,7 @@ class SearchLog:
 
     def note(self, owner: Owner, query: str, now: int | None) -> str | None:
         """The id under which feedback may name this search; None where nothing is kept."""
-        if not self._policies.of(owner.tenant, GoldenPolicy).log_searches:
+        if not self._wanted(owner.tenant):
             if owner.tenant in self._tenants:
                 self._forget_tenant(owner.tenant)
             return None
@@ -84,6 +84,13 @@ class SearchLog:
             kept = self._tenants.get(owner.tenant, OrderedDict())
             for identifier in [one for one, logged in kept.items() if logged.owner == owner]:
                 del kept[identifier]
+
+    def _wanted(self, tenant: str) -> bool:
+        """Where nobody can say what the tenant wants, nothing is kept, and the search goes on."""
+        try:
+            return self._policies.of(tenant, GoldenPolicy).log_searches
+        except StorageTrouble:
+            return False
 
     def _forget_tenant(self, tenant: str) -> None:
         with self._lock:

@@ -21,15 +21,17 @@ from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.context.layout import DEFAULT_LAYOUT, Layout
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
+from serve_app.entities.values import EntityClass
 from serve_app.errors import (
     InvalidReceipt,
     InvalidRequest,
     NotFound,
     ReceiptNotReached,
 )
-from serve_app.memory import reading
+from serve_app.memory import entities, reading
 from serve_app.memory.assembly import Moment, Retrieval, answer, retrieved_by
 from serve_app.memory.encoding import Encoding
+from serve_app.memory.entities import EntityPage
 from serve_app.memory.expansion import Understanding, Understood, by_rules, resolved, stands_alone
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
@@ -138,8 +140,8 @@ class Memory:
         self._indexer.admit(owner.key)
         writer = self._writer(owner)
         if any(turn.classed for turn in turns if turn.field_lives):
-            classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
-            turns = [turn.with_lives(classes) for turn in turns]
+            policy = self._policies.of(owner.tenant, TtlPolicy)
+            turns = [turn.with_lives(policy.life_of) for turn in turns]
         clean = await self._redacting.turns(owner.tenant, turns)
         again = partial(repeats, level=clean.level)
         append = AppendTurns(owner.key, session, clean.turns, again, self._user_turns)
@@ -193,8 +195,7 @@ class Memory:
 
         `expires_at`, if set, is when it ends, None: never.
         """
-        classes = self._policies.of(owner.tenant, TtlPolicy).entity_classes
-        life_s = ttl_seconds or classes.get(entity_class or "")
+        life_s = ttl_seconds or self._policies.of(owner.tenant, TtlPolicy).life_of(entity_class or "")
         value = self._redacting.fact(owner.tenant, key, value)
         operation = PutFact(owner.key, key, value, entity_class, life_s, expires_at)
         return await self._write(self._writer(owner), operation)
@@ -258,6 +259,19 @@ class Memory:
         if found is None:
             raise NotFound("no such fact")
         return found
+
+    async def entities(
+        self, owner: Owner, kind: EntityClass | None, prefix: str, after: str | None, limit: int
+    ) -> EntityPage:
+        """What the owner's turns name, the most often named first; `after`: the `next` of the page before."""
+        shard = self._writer(owner).shard
+        place = None if after is None else entities.place_of(after)
+        return await self._in_pool(entities.page, shard, owner.key, kind, prefix, place, limit, self._clock())
+
+    def life_of(self, tenant: str, kind: EntityClass) -> tuple[str | None, int | None]:
+        """The class of the policy `ttl` that what is of this class of entities gets, and its seconds."""
+        policy = self._policies.of(tenant, TtlPolicy)
+        return policy.class_of(kind), policy.life_of(kind)
 
     async def summary(self, owner: Owner, session: str) -> Summary:
         block = await self._in_pool(self._writer(owner).shard.block, owner.key)

@@ -123,6 +123,7 @@ class Operator(ABC):
             table_versions=versions,
             owners_in_memory=owners,
             turns_in_memory=turns,
+            turns_archived=shard.archived(),
             queue=writer.waiting,
             damage=self._damage_of(shard.number),
             behind_s=self._behind_s(shard.number),

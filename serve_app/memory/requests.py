@@ -138,6 +138,8 @@ class ShardStats(msgspec.Struct, frozen=True):
     table_versions: int | None
     owners_in_memory: int
     turns_in_memory: int
+    turns_archived: int
+    """Turns of large users that their searches find without the tables."""
     queue: int
     damage: list[str]
     behind_s: float | None = None

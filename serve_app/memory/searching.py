@@ -69,8 +69,8 @@ def found_in(
     answer = Answer([])
     if "turn" in kinds:
         cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
-        unfolded = partial(reading.unfolded, shard)
-        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second)
+        unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
+        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second, archive)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))

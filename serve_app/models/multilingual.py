@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from serve_app.models.use_forward import UsePass
 
-__all__ = ["MULTILINGUAL", "REVISION", "MultilingualEmbedder", "resources"]
+__all__ = ["DIMENSION", "MULTILINGUAL", "REVISION", "MultilingualEmbedder", "resources"]
 
 MULTILINGUAL = "use-multilingual-v3"
 """Google's Universal Sentence Encoder, multilingual, version 3: 16 languages, among them Chinese, Japanese, Korean,
@@ -97,7 +97,7 @@ class MultilingualEmbedder:
         tokenizer = self._tokenizer
         piece_ids = [_first(tokenizer.encode(text[:CHARACTERS_MAX])) for text in texts]
         with self._one_thread.limit(limits=1, user_api="blas"):
-            vectors, rows = self._pass.encoded(piece_ids, self._projection if tokens else None)
+            vectors, rows = self._pass.encoded(piece_ids, tokens=tokens)
         whole = CHARACTERS_MAX
         counts = [len(ids) if len(text) <= whole else MAX_TOKENS for ids, text in zip(piece_ids, texts, strict=True)]
         return Encodings(vectors, counts, None if rows is None else [compressed(own[1:-1]) for own in rows])
@@ -122,7 +122,7 @@ class MultilingualEmbedder:
     def _pass(self) -> UsePass:
         from serve_app.models.use_forward import UsePass
 
-        return UsePass(self._folder / "weights.npz")
+        return UsePass(self._folder / "weights.npz", self._projection)
 
     @property
     def _tokenizer(self) -> UseTokenizer:

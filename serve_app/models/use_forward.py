@@ -10,7 +10,7 @@ through three dense layers (Yang et al. 2019, "Multilingual Universal Sentence E
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -46,39 +46,39 @@ class Convolution(NamedTuple):
 class UsePass:
     """Not thread-safe. About 90 MB."""
 
-    def __init__(self, weights: Path) -> None:
+    def __init__(self, weights: Path, projection: Floats | None = None) -> None:
+        """With a projection, shape (dimension, m), pieces have vectors, too, of m numbers."""
         with np.load(weights, allow_pickle=False) as stored:
             self._scale, self._offset = stored["scale"], stored["lo"]
-            self._table = _joined([stored[f"q{number + 1}"] for number in range(TABLES)])
+            self._table = _joined(stored[f"q{number + 1}"] for number in range(TABLES))
             self._entry = [np.concatenate([stored[f"{name}{span}"] for span in SPANS], -1) for name in ENTRY]
             self._convolutions = [
                 Convolution(before, *((stored[f"w{n}_{span}"], stored[f"b{n}_{span}"]) for n in (1, 2)))
                 for span, before in SPANS.items()
             ]
             self._norm = stored["ln_g"], stored["ln_b"]
-            self._to_token = stored["cnn_W"], stored["cnn_b"]
+            self._to_sum = stored["cnn_W"], stored["cnn_b"]
             self._dense = [stored[name] for name in ("d0", "d1", "d2", "d3", "p1", "p3")]
             self._epsilon = float(stored["eps"])
+        self._to_token = None if projection is None else tuple(part @ projection for part in self._to_sum)
 
     @property
     def dimension(self) -> int:
-        return int(self._to_token[0].shape[1])
+        return int(self._to_sum[0].shape[1])
 
-    def encoded(
-        self, piece_ids: Sequence[Sequence[int]], projection: Floats | None = None
-    ) -> tuple[Vectors, list[Floats] | None]:
-        """Of texts with at least one piece each: vectors, shape (n, dimension), and with a projection, shape
-        (dimension, m), that of each piece, shape (pieces, m).
+    def encoded(self, piece_ids: Sequence[Sequence[int]], *, tokens: bool) -> tuple[Vectors, list[Floats] | None]:
+        """Of texts with at least one piece each: vectors, shape (n, dimension), and where asked for, if there is a
+        projection, those of each text's pieces, shape (pieces, m).
         """
         vectors = np.empty((len(piece_ids), self.dimension), np.float32)
-        pieces: list[Floats] | None = None if projection is None else []
+        to_token = self._to_token if tokens else None
+        pieces: list[Floats] | None = None if to_token is None else []
         begin = 0
         for end in _ends([len(ids) for ids in piece_ids]):
             features, starts = self._features(piece_ids[begin:end])
             vectors[begin:end] = self._pooled(features, starts)
-            if pieces is not None and projection is not None:
-                weight, bias = self._to_token
-                pieces += np.split(features @ (weight @ projection) + bias @ projection, starts[1:])
+            if to_token is not None and pieces is not None:
+                pieces += np.split(features @ to_token[0] + to_token[1], starts[1:])
             begin = end
         return vectors, pieces
 
@@ -99,7 +99,7 @@ class UsePass:
 
     def _pooled(self, features: Floats, starts: NDArray[np.int64]) -> Vectors:
         lengths = np.diff(starts, append=len(features)).astype(np.float32)[:, None]
-        weight, bias = self._to_token
+        weight, bias = self._to_sum
         summed = (np.add.reduceat(features, starts, axis=0) @ weight + lengths * bias) / np.sqrt(lengths)
         d0, d1, d2, d3, p1, p3 = self._dense
         first = _positive(summed @ p1 + _positive(summed @ d0) @ d1)
@@ -118,11 +118,14 @@ ENTRY = ("proj", "proj_b", "ln_g", "ln_b")
 """What each convolution's input goes through: a projection and a normalisation, all three as one."""
 
 
-def _joined(tables: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """One table, in the order of the pieces' ids."""
-    whole = np.empty((TABLES * len(tables[0]), tables[0].shape[1]), np.uint8)
+def _joined(tables: Iterable[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """One table, in the order of the pieces' ids; each part is let go of before the next is read."""
+    whole: NDArray[np.uint8] | None = None
     for number, table in enumerate(tables):
+        if whole is None:
+            whole = np.empty((TABLES * len(table), table.shape[1]), np.uint8)
         whole[number::TABLES] = table
+    assert whole is not None
     return whole
 
 

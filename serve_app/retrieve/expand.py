@@ -48,6 +48,11 @@ _HAN_ANAPHOR: Final = re.compile("[它他她]|那|这|其|当时|原来|后来|�
 _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _KANA_RUN: Final = re.compile("[\u3041-\u309f]+")
 
+_CONTINUES: Final = re.compile(
+    r"^\W*(?:and|but|what about|how about|then|y|pero|qué tal|じゃあ|では|それで)\b|呢[\s？?。!！~～]*$|"
+    r"^\s*那么?(?![个個条條家次天年时時本部位件台臺句节節里裡边邊笔筆种種项項首张張份些段场場间間只隻座辆輛双雙款])|咧[？?]?$|は[？?]\s*$",
+    re.I,
+)
 _NUMERALS: Final = {
     tens + unit: ten * 10 + one
     for ten, tens in enumerate(("", "十", "二十", "三十"))
@@ -120,6 +125,14 @@ def is_elliptic(query: str) -> bool:
     if _HAN.search(query):
         return bool(_HAN_ANAPHOR.search(query))
     return len(terms) < 2 or any(word.lower() in _ANAPHORS for word in words(query))
+
+
+def continues(query: str) -> bool:
+    """Whether a query goes on where the last turn stopped: `and how much was it?`, `那价格呢`, `he too?`.
+
+    Others point further back ("what was it again?"): the last turns would only lead them astray.
+    """
+    return _CONTINUES.search(query) is not None
 
 
 def named_date(query: str) -> NamedDate:

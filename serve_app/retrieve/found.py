@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from serve_app.core import Tier, Turn
+from serve_app.core import Tier, TimeWindow, Turn
 from serve_app.retrieve.fuse import Ranking
 
 UNKNOWN = float("nan")
@@ -62,7 +62,11 @@ class Explained(msgspec.Struct, frozen=True):
     """Turns that the first stage chose from."""
     reranked: int
     """Of those it ranked highest, so many were judged again."""
+    entities: tuple[str, ...] = ()
+    """The keys of those that the query names."""
     judged: tuple[Judged, ...] = ()
+    window: TimeWindow | None = None
+    """When what is asked for was, as far as the query says."""
 
 
 class Answer(msgspec.Struct, frozen=True):

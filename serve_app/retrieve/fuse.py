@@ -30,10 +30,10 @@ Mask = NDArray[np.bool_]
 SCORE_STEPS: Final = 10_000
 """Scores are whole numbers of 1 / SCORE_STEPS."""
 
-ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window")
+ARMS: Final = ("dense", "dense_window", "bm25", "bm25_window", "code", "speaker", "date", "window", "echo", "entity")
 """Columns of `Ranking.parts`, in the order of the weights."""
 
-_OWN_SHARE: Final = 0.5
+OWN_SHARE: Final = 0.5
 """What a turn's own vector counts in its dense window; each neighbour counts half of the rest."""
 
 _SPREAD_MIN: Final = 0.02
@@ -55,6 +55,7 @@ _WEIGHT_MIN: Final = 1e-6
 class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What each arm counts. The first four sum to 1; the others come on top where the query gives cause.
 
+    `entity` only decides between turns that are about as good: a name is a word, which BM25 knows already.
     `code` is as much as both dense arms together: of many look-alikes of an id that a query names,
     the turn with the very id comes first however alike the vectors find the others.
     """
@@ -67,6 +68,8 @@ class FusionWeights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speaker: float = 0.05
     date: float = 0.1
     window: float = 0.1
+    echo: float = -0.5
+    entity: float = 0.015
 
 
 class Evidence(NamedTuple):
@@ -88,8 +91,12 @@ class Evidence(NamedTuple):
     """1 where the query names the turn's speaker, else 0."""
     date: Floats | None = None
     """Share of the date in the query that is the turn's date, 0 to 1."""
+    echo: Floats | None = None
+    """1 where the query's rewrite took its words from the turn, else 0: it is like the query whatever that asks."""
     moment: Floats | None = None
     """How much the turn lies in the query's window of time, 0 to 1; half of it where the query only hints at one."""
+    entity: Floats | None = None
+    """Share of the entities that the query names that the turn names, too, 0 to 1."""
 
 
 class Ranking(NamedTuple):
@@ -110,7 +117,7 @@ def rank(evidence: Evidence, mode: Mode, k: int, weights: FusionWeights, *, exha
     hybrid any. `exhaustive`: any in every mode, so that the matches of a filter are complete even where nothing in
     them resembles the query.
     """
-    arms = _arms(evidence, _of_mode(weights, mode))
+    arms = _arms(evidence, of_mode(weights, mode))
     total = np.zeros(len(evidence.own), np.float32)
     for added in arms.values():
         total += added
@@ -128,15 +135,15 @@ def dense_window(dense: Floats, previous: Places, following: Places) -> Floats:
     The inner product is linear, so this is exact but for the mean's length. A neighbour that is
     missing or has no vector leaves its share to the others; without any vector it is NaN.
     """
-    side = np.float32((1 - _OWN_SHARE) / 2)
+    side = np.float32((1 - OWN_SHARE) / 2)
     lacking = np.isnan(dense)
     if not lacking.any():
         known = np.append(dense, np.float32(0))  # the last one stands for an absent neighbour
-        there = _OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
-        return np.asarray((_OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
+        there = OWN_SHARE + side * ((previous >= 0).astype(np.float32) + (following >= 0))
+        return np.asarray((OWN_SHARE * dense + side * (known[previous] + known[following])) / there, np.float32)
     known, present = np.append(np.nan_to_num(dense), np.float32(0)), np.append(~lacking, False).astype(np.float32)
-    score = _OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
-    share = _OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
+    score = OWN_SHARE * known[:-1] + side * (known[previous] + known[following])
+    share = OWN_SHARE * present[:-1] + side * (present[previous] + present[following])
     with np.errstate(invalid="ignore"):
         return np.asarray(score / share, np.float32)
 
@@ -169,7 +176,7 @@ def moment_match(window: TimeWindow | None, times: NDArray[np.int64]) -> Floats 
 
 
 @lru_cache(maxsize=MODES_REMEMBERED)
-def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
+def of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
     """The weights with the arms of the other side at 0, and those that stay summing to what they did."""
     if mode == "hybrid":
         return weights
@@ -186,6 +193,8 @@ def _of_mode(weights: FusionWeights, mode: Mode) -> FusionWeights:
         speaker=weights.speaker if lexical else 0.0,
         date=weights.date if lexical else 0.0,
         window=weights.window if lexical else 0.0,
+        echo=weights.echo,
+        entity=weights.entity if lexical else 0.0,
     )
 
 
@@ -200,6 +209,8 @@ def _arms(evidence: Evidence, weights: FusionWeights) -> dict[str, Floats]:
         ("speaker", evidence.speaker, weights.speaker),
         ("date", evidence.date, weights.date),
         ("window", evidence.moment, weights.window),
+        ("echo", evidence.echo, weights.echo),
+        ("entity", evidence.entity, weights.entity),
     )
     kept = max(weights.bm25 + weights.bm25_window, _WEIGHT_MIN)
     lexical: dict[str, Floats] = bm25 | {arm: weight * felt for arm, felt, weight in boosts if felt is not None}

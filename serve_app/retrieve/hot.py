@@ -5,6 +5,7 @@ The block's lock is held while its columns are read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from serve_app.core import Turn
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
+from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import UNKNOWN, Found, found_of
 from serve_app.retrieve.fuse import Evidence, date_match, moment_match, rank, speaker_match
+from serve_app.retrieve.naming import entity_match, named_in
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, clues_of
 from serve_app.stores.block import Block
@@ -37,12 +40,13 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
         dense = None if encoded is None else block.dense(encoded.version, encoded.vector, n, question.as_of)
-        evidence = _evidence(block, question, n, eligible, dense)
+        entities = named_in(question.query, block.columns)
+        evidence = _evidence(block, question, n, eligible, dense, entities)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]
         clues = clues_of(block, question, encoded, evidence, ranking) if question.rerank else None
     inner = [UNKNOWN] * len(turns) if dense is None else dense[ranking.ordinals].tolist()
-    return Hot(found_of(turns, ranking, ["hot"] * len(turns)), inner, clues)
+    return Hot(found_of(turns, ranking, ["hot"] * len(turns)), inner, clues, entities)
 
 
 def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
@@ -50,7 +54,7 @@ def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
     alive = block.columns.alive(n)
     if question.filters.narrow:
         admitted = np.zeros(n, np.bool_)
-        for turn in _within_session(block, question.filters.session):
+        for turn in _looked_at(block, question.filters, n):
             ordinal = block.columns.ordinal(turn.seq)
             if ordinal < n and question.filters.admit(turn, question.now, question.work):
                 admitted[ordinal] = True
@@ -59,6 +63,14 @@ def _eligible(block: Block, question: Question, n: int) -> NDArray[np.bool_]:
         if expires_at <= question.now and (ordinal := block.columns.ordinal(seq)) < n:
             alive[ordinal] = False
     return alive
+
+
+def _looked_at(block: Block, filters: Filters, n: int) -> list[Turn]:
+    """The turns that the filters may let through, as far as the block's indexes tell."""
+    if not filters.entities:
+        return _within_session(block, filters.session)
+    seqs = (block.columns.seqs[ordinal] for ordinal in block.columns.entities.holding_all(filters.entities, n))
+    return [block.turns[seq] for seq in seqs]
 
 
 def _within_session(block: Block, session: str | None) -> list[Turn]:
@@ -77,9 +89,14 @@ def _newest(block: Block, eligible: NDArray[np.bool_], k: int, now: int) -> Hot:
 
 
 def _evidence(
-    block: Block, question: Question, n: int, eligible: NDArray[np.bool_], dense: NDArray[np.float32] | None
+    block: Block,
+    question: Question,
+    n: int,
+    eligible: NDArray[np.bool_],
+    dense: NDArray[np.float32] | None,
+    entities: Sequence[str],
 ) -> Evidence:
-    terms, named = _read(question.query)
+    terms, named = read_words(question.query)
     own, window = block.columns.lexical.scores(terms.wanted, n)
     links = block.columns.lexical.links(n)
     return Evidence(
@@ -92,8 +109,19 @@ def _evidence(
         code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
         speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
         date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
+        echo=_echo(block, question.drawn_from, n),
         moment=None if question.window is None else moment_match(question.window, block.columns.times(n)),
+        entity=entity_match(entities, block.columns, n),
     )
+
+
+def _echo(block: Block, drawn_from: frozenset[int], n: int) -> NDArray[np.float32] | None:
+    if not drawn_from:
+        return None
+    echo = np.zeros(n, np.float32)
+    ordinals = [block.columns.ordinal(seq) for seq in drawn_from if seq in block.turns]
+    echo[[ordinal for ordinal in ordinals if ordinal < n]] = 1
+    return echo
 
 
 @lru_cache(maxsize=QUERIES_REMEMBERED)
@@ -101,7 +129,7 @@ def _read_once(query: str) -> tuple[QueryTerms, NamedDate]:
     return read_query(query), named_date(query)
 
 
-def _read(query: str) -> tuple[QueryTerms, NamedDate]:
+def read_words(query: str) -> tuple[QueryTerms, NamedDate]:
     """What the words of a query are: of a short one it is remembered for who asks the same again."""
     read = _read_once if len(query) <= QUERY_CHARACTERS_REMEMBERED else _read_once.__wrapped__
     return read(query)

@@ -8,14 +8,14 @@ Vectors of two versions never meet: the caller gives tokens of the query's versi
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.ports import Spans, Tokens
 from serve_app.stores.bm25 import Links
-from serve_app.stores.lexical import LexicalIndex
 from serve_app.stores.terms import index_terms, placed_words
 
 Floats = NDArray[np.float32]
@@ -44,7 +44,13 @@ class Late(NamedTuple):
     """How well the query answers the turn's tokens: high where the turn speaks of nothing else."""
 
 
-def token_weights(spans: Spans, query: str, lexical: LexicalIndex, limit: int | None = None) -> Floats:
+class Rarities(Protocol):
+    def rarities(self, terms: Sequence[str], limit: int | None = None) -> Floats:
+        """As `LexicalIndex.rarities`."""
+        ...
+
+
+def token_weights(spans: Spans, query: str, lexical: Rarities, limit: int | None = None) -> Floats:
     """What each token of the query counts, shape (t,): the rarity of the rarest word it touches; 0 for what is none."""
     placed = np.array(placed_words(query), np.int32).reshape(-1, 2)
     terms = [index_terms(query[start:end]) or [query[start:end]] for start, end in placed.tolist()]

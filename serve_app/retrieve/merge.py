@@ -12,6 +12,7 @@ from serve_app.ports import EncodedQuery, Tokens
 from serve_app.retrieve.expand import named_date
 from serve_app.retrieve.found import UNKNOWN, Found, found_of
 from serve_app.retrieve.fuse import Evidence, date_match, moment_match, rank
+from serve_app.retrieve.naming import entity_match_of
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, Ranked, clues_beside
 from serve_app.retrieve.warm import ReadTokens
@@ -53,6 +54,8 @@ def merged(
         dense=None if encoded is None else _known_dense(ordered, hot, warm),
         code=scratch.coverage(codes) if codes else None,
         date=date_match(named_date(question.query), _days(ordered)),
+        echo=_echo(ordered, question.drawn_from),
+        entity=entity_match_of(hot.entities, ordered),
         moment=moment_match(question.window, np.array([turn.created_at for turn in ordered], np.int64)),
     )
     k = max(question.k, RERANKED_MAX) if question.rerank else question.k
@@ -66,6 +69,10 @@ def merged(
             tokens = {**tokens, **read_tokens([seq for seq in ahead if tiers[seq] == "warm"])}
         clues = clues_beside(question, encoded, evidence, ranking, ordered, scratch, tokens)
     return Ranked(found_of(chosen, ranking, [tiers[turn.seq] for turn in chosen]), clues)
+
+
+def _echo(turns: Sequence[Turn], drawn_from: frozenset[int]) -> NDArray[np.float32] | None:
+    return np.array([turn.seq in drawn_from for turn in turns], np.float32) if drawn_from else None
 
 
 def _known_dense(ordered: Sequence[Turn], hot: Hot, warm: Sequence[tuple[Turn, float]]) -> NDArray[np.float32]:

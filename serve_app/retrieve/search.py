@@ -17,11 +17,14 @@ from serve_app.ports import EncodedQuery
 from serve_app.retrieve.conditions import matched_paths
 from serve_app.retrieve.found import Answer, Explained, Found
 from serve_app.retrieve.hot import hot_turns
+from serve_app.retrieve.large import large_turns
 from serve_app.retrieve.merge import merged
+from serve_app.retrieve.naming import named_in
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import Ordered, SecondStage
 from serve_app.retrieve.shortlist import Clues, Hot
 from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, token_reader, warm_turns
+from serve_app.stores.archive import Archive
 from serve_app.stores.block import Block
 
 HOT: frozenset[Tier] = frozenset({"hot"})
@@ -41,22 +44,24 @@ def search(
     unfolded: Callable[[str], Unfolded] = all_folded,
     cold: Callable[[Block, Question], list[Turn]] = _none_cold,
     second: SecondStage | None = None,
+    archive: Archive | None = None,
 ) -> Answer:
     """The best turns of an owner. `older(owner, seqs)` reads turns whose content is not resident.
 
     `cold` is asked where the question names the tier, for those that it may want, see `retrieve/cold.py`; `second`
-    judges the best again where the question wants it.
+    judges the best again where the question wants it; `archive` is that of a large user, if there is one: it answers
+    instead of the table where it can.
     """
     if "cold" in question.tiers:
         first = _with_cold(block, question, encoded, table, older, unfolded, cold)
     else:
-        first = _hot_then_warm(block, question, encoded, table, older, unfolded)
+        first = _hot_then_warm(block, question, encoded, table, older, unfolded, archive)
     ordered = second.ordered(first.found, first.clues, question) if second else Ordered(first.found)
     return Answer(
         _with_paths(ordered.found[: question.k], question),
         (*first.reasons, *ordered.reasons),
         first.asked,
-        explained=_explained(first, ordered, encoded) if question.explain else None,
+        explained=_explained(block, question, first, ordered, encoded) if question.explain else None,
         second_s=ordered.seconds,
     )
 
@@ -77,7 +82,12 @@ def _hot_then_warm(
     table: WarmTable,
     older: Older,
     unfolded: Callable[[str], Unfolded],
+    archive: Archive | None,
 ) -> _First:
+    read_tokens = token_reader(block, encoded, table)
+    large = None if archive is None else large_turns(block, question, encoded, archive, older, read_tokens)
+    if large is not None:
+        return _First(*large, BOTH)
     hot = hot_turns(block, question, encoded)
     if hot_answers(block, question, hot):
         return _First(hot.found, hot.clues, HOT)
@@ -85,17 +95,23 @@ def _hot_then_warm(
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
         return _First(hot.found, hot.clues, BOTH, (f"warm: {error.code}",))
-    return _First(*merged(hot, warm, question, encoded, token_reader(block, encoded, table)), BOTH)
+    return _First(*merged(hot, warm, question, encoded, read_tokens), BOTH)
 
 
-def _explained(first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
+def _explained(
+    block: Block, question: Question, first: _First, ordered: Ordered, encoded: EncodedQuery | None
+) -> Explained:
     clues = first.clues
+    with block.lock:
+        entities = named_in(question.query, block.columns)
     return Explained(
         tiers=tuple(sorted(first.asked)),
         version=None if encoded is None else encoded.version,
         candidates=len(first.found) if clues is None else clues.candidates,
         reranked=0 if clues is None or not ordered.judged else len(clues.ranking.ordinals),
         judged=ordered.judged,
+        window=question.window,
+        entities=entities,
     )
 
 
@@ -117,7 +133,9 @@ def _with_cold(
 ) -> _First:
     """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
     others = question.tiers - {"cold"}
-    hot, warm, reasons = Hot([], []), [], []
+    with block.lock:
+        entities = named_in(question.query, block.columns)
+    hot, warm, reasons = Hot([], [], entities=entities), [], []
     asked: set[Tier] = {"cold"}
     if others:
         asked.add("hot")

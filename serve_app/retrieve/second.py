@@ -22,6 +22,7 @@ from serve_app.ports import Reranker, Shortlist
 from serve_app.retrieve.found import Found, Judged, Why
 from serve_app.retrieve.fuse import SCORE_STEPS
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.remembered import Opinions, Remembered, digest_of
 from serve_app.retrieve.shortlist import Clues, shortlist_of
 
 DEADLINE_S: Final = 0.25
@@ -72,6 +73,7 @@ class SecondStage:
         self._meter = meter
         self._deadline_s = deadline_s
         self._clock = clock
+        self._remembered = Remembered()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,6 +84,10 @@ class SecondStage:
         if clues is None or not len(clues.ranking.ordinals) or not self._rerankers:
             return Ordered(list(found))
         began = self._clock()
+        digest = None if clues.applied_seq is None or question.explain else digest_of(clues, question)
+        if digest is not None and (known := self._remembered.get(digest)) is not None:
+            placed = _placed(found, list(known.values())[-1], clues.ranking.ordinals, None)
+            return Ordered(placed, self._again(known), self._clock() - began)
         shortlist, judged = self._shortlist(clues, question)
         by: dict[str, Scores] = {}
         if shortlist is not None:
@@ -90,9 +96,15 @@ class SecondStage:
             self._tell(one)
         if shortlist is None or not by:
             return Ordered(list(found), judged, self._clock() - began)
+        if digest is not None and all(one.result == "ok" for one in judged):
+            self._remembered.put(digest, by)
         whys = self._whys(shortlist, by) if question.explain else None
         placed = _placed(found, list(by.values())[-1], clues.ranking.ordinals, whys)
         return Ordered(placed, judged, self._clock() - began)
+
+    def _again(self, known: Opinions) -> tuple[Judged, ...]:
+        """Who judged, though not now."""
+        return tuple(Judged(kind, one.name, "ok", 0.0) for kind, one in self._rerankers.items() if kind in known)
 
     def _shortlist(self, clues: Clues, question: Question) -> tuple[Shortlist | None, tuple[Judged, ...]]:
         began = self._clock()

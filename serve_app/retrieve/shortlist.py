@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import Turn
+from serve_app.core import SECOND_US, Turn
 from serve_app.ports import EncodedQuery, Shortlist, Tokens
 from serve_app.retrieve.features import FEATURES, Asked, rows
 from serve_app.retrieve.found import Found
@@ -26,6 +26,8 @@ from serve_app.stores.packing import turn_text
 
 RERANKED_MAX = 100
 """Turns that the second stage puts in order; those behind them keep the order of the first."""
+
+HOUR_US = 3_600 * SECOND_US
 
 NO_TURNS: Mapping[int, Turn] = {}
 
@@ -49,6 +51,9 @@ class Clues(NamedTuple):
     tokens: TokenClues | None = None
     version: str | None = None
     """Whose vectors the evidence is of."""
+    owner: str = ""
+    applied_seq: int | None = None
+    """The state of the owner's memory, where the clues are of it alone."""
 
     @property
     def links(self) -> Links:
@@ -85,6 +90,8 @@ class Hot(NamedTuple):
     found: list[Found]
     inner: list[float]
     clues: Clues | None = None
+    entities: tuple[str, ...] = ()
+    """The keys of those that the query names."""
 
 
 def head(ranking: Ranking) -> Ranking:
@@ -95,7 +102,8 @@ def clues_of(
     block: Block, question: Question, encoded: EncodedQuery | None, evidence: Evidence, ranking: Ranking
 ) -> Clues:
     """Of resident turns. The block is locked."""
-    clues = Clues(evidence, head(ranking), version=None if encoded is None else encoded.version)
+    version = None if encoded is None else encoded.version
+    clues = Clues(evidence, head(ranking), version=version, owner=block.key, applied_seq=block.applied_seq)
     if not len(clues.ranking.ordinals):
         return clues
     near = around(clues.ranking.ordinals, clues.links)
@@ -138,7 +146,7 @@ def clues_beside(
 
 def shortlist_of(clues: Clues, question: Question) -> Shortlist:
     late = _late(clues)
-    asked = Asked(question.query, question.asked_at, question.said)
+    asked = Asked(question.query, asked_hour(question) * HOUR_US, question.said)
     features = rows(clues.evidence, clues.ranking, clues.turns.get, asked, late)
     ordinals = clues.ranking.ordinals
     return Shortlist(
@@ -148,6 +156,11 @@ def shortlist_of(clues: Clues, question: Question) -> Shortlist:
         features=features,
         names=FEATURES,
     )
+
+
+def asked_hour(question: Question) -> int:
+    """How old a turn is counts by the hour: within it the same question is the same."""
+    return question.asked_at // HOUR_US
 
 
 def _late(clues: Clues) -> Late | None:

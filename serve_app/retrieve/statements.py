@@ -58,7 +58,8 @@ def _eligible(block: Block, question: Question) -> list[Fact | Summary]:
         summaries = [block.summary_at(name, question.as_of) for name in sessions] if "summary" in filters.kinds else []
     found: list[Fact | Summary] = [one for one in facts if one is not None and not one.expired(question.now)]
     found += [one for one in summaries if one is not None and one.expires_at > question.now]
-    return sorted((one for one in found if _within(written_at(one), filters)), key=lambda one: one.seq)
+    named = (one for one in found if _within(written_at(one), filters) and filters.name_all(_text(one)))
+    return sorted(named, key=lambda one: one.seq)
 
 
 def written_at(value: Fact | Summary) -> int:

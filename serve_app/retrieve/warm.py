@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -41,6 +41,8 @@ class WarmTable(Protocol):
     def nearest(
         self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted, version: str
     ) -> list[tuple[Turn, float]]: ...
+
+    def not_naming(self, owner: str, keys: Collection[str]) -> set[int]: ...
 
     def matching(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted) -> list[tuple[Turn, float]]: ...
 
@@ -96,7 +98,10 @@ def warm_turns(
 ) -> list[tuple[Turn, float]]:
     """Turns that are not resident, with their inner product (NaN where it is not known)."""
     if question.filters.narrow or not question.query.strip():
-        turns = older(block.key, _not_resident(block, question.filters.session))
+        seqs = _not_resident(block, question.filters.session)
+        if seqs and question.filters.entities:
+            seqs = _possible(block.key, seqs, question.filters.entities, table, unfolded)
+        turns = older(block.key, seqs)
         return [(turn.at(question.now), UNKNOWN) for turn in turns if _admitted(block, question, turn)]
     tail, k = unfolded(block.key), max(question.k, WARM_CANDIDATES)
     wanted = _wanted(block, question, tail.moved)
@@ -106,6 +111,15 @@ def warm_turns(
     found = {turn.seq: (turn, UNKNOWN) for turn, _ in match} | {turn.seq: (turn, inner) for turn, inner in near}
     pairs = (found | latest).values()
     return [(turn.at(question.now), inner) for turn, inner in pairs if _admitted(block, question, turn)]
+
+
+def _possible(
+    owner: str, seqs: list[int], entities: Collection[str], table: WarmTable, unfolded: Callable[[str], Unfolded]
+) -> list[int]:
+    """Those of these turns that may name the entities: the table tells of most, but not of their latest edits."""
+    latest = unfolded(owner).turns  # looked at first: what is folded meanwhile is in the table
+    lacking = table.not_naming(owner, entities)
+    return [seq for seq in seqs if seq in latest or seq not in lacking]
 
 
 def _wanted(block: Block, question: Question, moved: Sequence[int]) -> Wanted:

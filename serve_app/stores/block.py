@@ -13,12 +13,13 @@ import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
+from serve_app.entities.values import Entity
 from serve_app.ports import HotIndex, Tokens
 from serve_app.records import (
     FactGone,
@@ -35,6 +36,7 @@ from serve_app.records import (
 )
 from serve_app.scripts import has_other
 from serve_app.stores.columns import Columns
+from serve_app.stores.entity_rows import unpacked
 from serve_app.stores.hot_vectors import HotVectors, Offsets
 from serve_app.stores.moved import MovedTurns
 from serve_app.stores.rows import StoredOwner
@@ -164,8 +166,9 @@ class Block:
         for row in stored.index:
             self._add_to_session(row.session, row.id, row.seq, row.created_at)
             self.moved.put(row.seq, row.tier)
-        for turn, terms in zip(stored.turns, stored.terms, strict=True):
-            self._make_resident(turn, terms.split(" ") if terms else [])
+        entities = stored.entities or repeat(None, len(stored.turns))
+        for turn, terms, named in zip(stored.turns, stored.terms, entities, strict=True):
+            self._make_resident(turn, terms.split(" ") if terms else [], unpacked(named))
         for version, vectors in stored.vectors.items():
             self.vectors.take(version, [one for one in vectors if one.turn_seq in self.turns])
         for fact in stored.facts:
@@ -223,25 +226,27 @@ class Block:
         self.sessions.setdefault(session, SessionIndex()).add(turn_id, seq, at)
         self.total_turns += 1
 
-    def _make_resident(self, turn: Turn, terms: Sequence[str] | None = None) -> None:
+    def _make_resident(
+        self, turn: Turn, terms: Sequence[str] | None = None, entities: Sequence[Entity] | None = None
+    ) -> None:
         self.turns[turn.seq] = turn
         self.characters += turn.characters
         self.mixed = self.mixed or has_other(turn.text)
         if turn.expires_at is not None:
             self.expiring[turn.seq] = turn.expires_at
-        self._index(turn, terms)
+        self._index(turn, terms, entities)
         if len(self.turns) > self._resident_max + self._resident_max // RESIDENT_SLACK:
             hot = self.total_turns - len(self.moved)
             self._let_oldest_go(len(self.turns) - resident_turns(hot, self._resident_max))
 
-    def _index(self, turn: Turn, terms: Sequence[str] | None) -> None:
+    def _index(self, turn: Turn, terms: Sequence[str] | None, entities: Sequence[Entity] | None) -> None:
         """Add to the columns, linked to the turn before it in its session, but for moved ones, if that is resident."""
         seqs = self.sessions[turn.session].seqs
         place = bisect.bisect_left(seqs, turn.seq)
         while place and self.moved.tier(seqs[place - 1]):
             place -= 1
         previous = seqs[place - 1] if place and seqs[place - 1] in self.turns else None
-        self.columns.append(turn, previous, terms)
+        self.columns.append(turn, previous, terms, entities)
 
     def _let_oldest_go(self, surplus: int) -> None:
         for seq in list(islice(self.turns, surplus)):

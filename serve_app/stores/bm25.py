@@ -111,7 +111,7 @@ def sparse(impact: Floats) -> tuple[Floats, NDArray[np.int64] | None]:
 def own_impacts(found: Matches, frame: Frame) -> Floats:
     """One for each posting."""
     shares = found.counts / (found.counts + frame.norms[found.ordinals])
-    return (_worth(frame.alive, found.held)[found.rows] * shares).astype(np.float32)
+    return (worth_of(frame.alive, found.held)[found.rows] * shares).astype(np.float32)
 
 
 def window_impacts(found: Matches, frame: Frame, n: int) -> Floats:
@@ -122,11 +122,11 @@ def window_impacts(found: Matches, frame: Frame, n: int) -> Floats:
     keys = np.concatenate((base + found.ordinals, base + before, base + after))
     counts = np.concatenate((found.counts, found.counts, found.counts))
     cells = np.bincount(keys, counts, len(found.held) * width).reshape(-1, width)[:, :n]
-    worth = _worth(frame.alive, (cells > 0).sum(axis=1))
+    worth = worth_of(frame.alive, (cells > 0).sum(axis=1))
     return (worth[:, None] * (cells / (cells + frame.window_norms))).astype(np.float32)
 
 
-def _worth(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
+def worth_of(alive: int, holding: NDArray[np.int64]) -> NDArray[np.float64]:
     """Okapi BM25 (Robertson and Zaragoza 2009): what each term adds at most, by its always positive rarity."""
     return np.asarray((K1 + 1) * np.log1p((alive - holding + 0.5) / (holding + 0.5)), np.float64)
 

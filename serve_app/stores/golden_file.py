@@ -85,6 +85,11 @@ class GoldenFiles:
         self.levels: dict[str, PrivacyLevel] = {}
         """By tenant, as last read or written here."""
 
+    @property
+    def trouble(self) -> str | None:
+        """Why a file that was read before cannot be read at the moment."""
+        return next((file.trouble for file in list(self._files.values()) if file.trouble), None)
+
     def of(self, tenant: str) -> GoldenSet:
         """Raises StoreUnavailable."""
         found = self._file(tenant).read()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
-from serve_app.core import NEVER, EmbeddingVersion, Turn
+from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
+from serve_app.stores.entity_rows import surely_not
 from serve_app.stores.owner_rows import HEAVY, LIGHT, packed_vectors, seqs_within, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
@@ -42,6 +43,7 @@ from serve_app.stores.rows import (
     vector_column,
 )
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
+from serve_app.stores.volume import PLACED
 from serve_app.stores.wanted import Wanted, best_turns
 from serve_app.stores.where import Where, before, either, every, of_either, of_kind, of_seqs, owned
 
@@ -102,7 +104,8 @@ class RecordTable(LanceTable):
         """
         now = time.time_ns() // 1000
         values = {"tier": HOT, "arrived_at": now, "expires_at": 0}
-        return {name: f"cast({value} as bigint)" for name, value in values.items()}
+        integers = {name: f"cast({value} as bigint)" for name, value in values.items()}
+        return integers | {"entities": "cast(null as string)"}
 
     def _columns(self) -> frozenset[str]:
         """Those that the table has: one that is opened as it is lacks some until its writer has added them."""
@@ -114,6 +117,9 @@ class RecordTable(LanceTable):
     def _version_columns(self) -> list[str]:
         wanted = [column(version) for version in self._versions for column in (vector_column, token_column)]
         return [name for name in wanted if name in self._columns()]
+
+    def _entity_columns(self) -> list[str]:
+        return ["entities"] if "entities" in self._columns() else []
 
     def _holding(self, where: Where) -> Where:
         return every(where, col("tier") < lit(COLD))
@@ -168,7 +174,7 @@ class RecordTable(LanceTable):
         """
         theirs = (owner, pseudonym(owner), "")  # the watermark is nobody's
         mine = either(of_either(owner, pseudonym(owner)), col("row") == lit(WATERMARK_ROW))
-        held = self._version_columns()
+        held = [*self._version_columns(), *self._entity_columns()]
         whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), *held], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
             whole = rows_of(whole, *theirs)
@@ -188,6 +194,16 @@ class RecordTable(LanceTable):
         seqs = seqs_within(light, self.coldest)
         resident = resident_turns(len(seqs), resident_max)
         return int(seqs[-resident]) if len(seqs) > resident else 0
+
+    def span(self, owner: str, first: int, last: int) -> pa.Table:
+        """What a volume needs of the owner's turns between two seqs that are not cold, further chunks included."""
+        between = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(["turn", "chunk"]))
+        return self._scan_of(owner, self._holding(between), [*PLACED, *self.vector_columns().values()])
+
+    def vector_columns(self) -> dict[str, str]:
+        """Of each version the column that holds its vectors, as far as the table has it."""
+        named = {version: vector_column(version) for version in self._versions}
+        return {version: column for version, column in named.items() if column in self._columns()}
 
     def vector_rows(self, owner: str) -> set[tuple[str, int]]:
         """(version, key) of each vector in the owner's rows that is of its turn as it is. Reads no vectors."""
@@ -251,8 +267,9 @@ class RecordTable(LanceTable):
             return {}
         found: dict[int, bytes] = {}
         for part in parts(seqs, KEYS_A_SCAN):
-            where = every(of_kind("turn"), col("seq").isin(part), col("vector_rev") == col("rev"))
-            rows = self._scan_of(owner, self._holding(where), ["seq", name])
+            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
+            where = self._holding(every(keys, of_kind("turn"), col("vector_rev") == col("rev")))
+            rows = rows_of(self._scan(where, [OWNER, "seq", name]), owner)
             found |= {row["seq"]: row[name] for row in rows.to_pylist() if row[name]}
         return found
 
@@ -306,6 +323,19 @@ class RecordTable(LanceTable):
     def erasures(self) -> list[Erasure]:
         bodies = self._scan(of_kind("erasure"), ["body"])["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Erasure) for body in bodies]
+
+    def named(self, owner: str) -> pa.Table:
+        """What each of the owner's turns names that is not cold: seq, rev, expires_at, entities; in no order."""
+        where = self._holding(every(owned(owner), of_kind("turn")))
+        found = self._scan_of(owner, where, ["seq", "rev", "expires_at", *self._entity_columns()])
+        if "entities" in found.column_names:
+            return found
+        return found.append_column("entities", pa.nulls(found.num_rows, pa.string()))
+
+    def not_naming(self, owner: str, keys: Collection[str]) -> set[int]:
+        """Seqs of the owner's turns that surely do not name all of these entities, as this table knows the turns."""
+        rows = self.named(owner)
+        return set(np.asarray(rows["seq"])[surely_not(rows["entities"], keys)].tolist())
 
     # ---- tiers
 
@@ -396,7 +426,7 @@ class RecordTable(LanceTable):
 
 def _schema(versions: Sequence[EmbeddingVersion]) -> pa.Schema:
     integers = ["row", "rev", "seq", "created_at", "arrived_at", "expires_at", "tier", "vector_rev", "vector_seq"]
-    texts = ["kind", "owner", "session", "id", "terms"]
+    texts = ["kind", "owner", "session", "id", "terms", "entities"]
     return pa.schema(
         [(name, pa.int64()) for name in integers]
         + [(name, pa.string()) for name in texts]

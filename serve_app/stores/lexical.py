@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serve_app.stores.bm25 import (
     IMPACT_CELLS_A_TURN,
@@ -194,6 +195,19 @@ class LexicalIndex:
             return np.zeros(n, np.float32)
         holders = np.bincount(self._matches(list(wanted), n).ordinals, minlength=n)
         return np.asarray(holders / len(wanted), np.float32)
+
+    def holders(self, term: str, first: int = 0) -> tuple[NDArray[np.int64], Floats]:
+        """The turns from ordinal `first` on that hold a term, and how often each does."""
+        held = self._postings.get(term)
+        if held is None:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        packed = array("I", (held,)) if isinstance(held, int) else held
+        flat = np.array(packed[bisect_left(packed, first << _COUNT_BITS) :], np.uint32)
+        return (flat >> _COUNT_BITS).astype(np.int64), (flat & _COUNT_MAX).astype(np.float32)
+
+    def shape(self, first: int = 0) -> tuple[Floats, NDArray[np.int64]]:
+        """From ordinal `first` on the length of each turn in terms, and the ordinal before it in its session."""
+        return np.array(self._lengths[first:], np.float32), np.array(self._previous[first:], np.int64)
 
     def rarities(self, terms: Sequence[str], limit: int | None = None) -> Floats:
         """How rare each term is among the turns: about log(turns / turns that hold it), above 0. Shape (terms,)."""

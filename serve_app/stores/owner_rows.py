@@ -43,6 +43,7 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, versions: Sequenc
     return StoredOwner(
         index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
+        entities=_entities(resident.filter(pa.array(_of_kind(resident, "turn")))),
         terms=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["terms"].to_pylist()),
         vectors={version: found for version in versions if (found := tuple(_vectors(resident, version)))},
         facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
@@ -50,6 +51,11 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, versions: Sequenc
         changed_seq=_last_seq(light, "mark"),
         folded_seq=_last_seq(light, "watermark"),
     )
+
+
+def _entities(turns: pa.Table) -> tuple[str | None, ...]:
+    """None of any turn where the table has no such column yet."""
+    return tuple(turns["entities"].to_pylist()) if "entities" in turns.column_names else ()
 
 
 def _last_seq(light: pa.Table, kind: str) -> int:

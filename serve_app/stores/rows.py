@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import ROWS_PER_TURN_MAX, Fact, Summary, ToolCall, Turn
+from serve_app.entities.values import Entity
+from serve_app.stores.entity_rows import packed
 
 HOT, WARM, COLD = 0, 1, 2
 """The coldest tier that holds a turn: 0 may be in memory, 1 is in the tables alone, 2 in the cold table alone."""
@@ -20,6 +22,7 @@ class Row(msgspec.Struct, frozen=True):
 
     `expires_at` is when the first of it expires, 0 for never. `packed` holds what lies in the columns of the embedding
     versions, by `vector_column` and `token_column`; `vector_rev` and `vector_seq` speak of all of them together.
+    `entities`: see `entity_rows`; None: not known.
     """
 
     row: int
@@ -34,6 +37,7 @@ class Row(msgspec.Struct, frozen=True):
     arrived_at: int = 0
     tier: int = HOT
     terms: str = ""
+    entities: str | None = None
     body: bytes = b""
     vector_rev: int = 0
     vector_seq: int = 0
@@ -52,7 +56,7 @@ def token_column(version: str) -> str:
     return f"t_{version}"
 
 
-def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
+def turn_row(owner: str, turn: Turn, terms: Sequence[str], entities: Sequence[Entity] | None = None) -> Row:
     return Row(
         row=turn.seq * ROWS_PER_TURN_MAX,
         rev=turn.rev,
@@ -65,6 +69,7 @@ def turn_row(owner: str, turn: Turn, terms: Sequence[str]) -> Row:
         expires_at=turn.first_expiry or 0,
         arrived_at=turn.arrived_at,
         terms=" ".join(terms),
+        entities=None if entities is None else packed(entities),
         body=msgspec.msgpack.encode(turn),
     )
 
@@ -93,6 +98,7 @@ def stub_of(row: Row) -> Row:
         row,
         tier=COLD,
         terms="",
+        entities=None,
         body=msgspec.msgpack.encode(left),
         arrived_at=turn.arrived_at,
         packed={},
@@ -148,12 +154,13 @@ class StoredVectors(msgspec.Struct, frozen=True):
 class StoredOwner(msgspec.Struct, frozen=True):
     """All of one owner up to `folded_seq`, each part in order of seq.
 
-    `turns`, their `terms` and `vectors` are of the newest only.
+    `turns`, their `terms` and `entities` and `vectors` are of the newest only.
     """
 
     index: tuple[StoredTurn, ...] = ()
     turns: tuple[Turn, ...] = ()
     terms: tuple[str, ...] = ()
+    entities: tuple[str | None, ...] = ()
     vectors: Mapping[str, tuple[StoredVectors, ...]] = {}
     """By version; one that gave none may be missing."""
     facts: tuple[Fact, ...] = ()

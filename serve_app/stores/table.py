@@ -22,7 +22,7 @@ import pyarrow as pa
 from lancedb.expr import col
 from lancedb.query import MatchQuery
 
-from serve_app.core import Turn
+from serve_app.core import ROWS_PER_TURN_MAX, Turn
 from serve_app.errors import StorageFull, StorageTrouble, StoreUnavailable
 from serve_app.stores.durable import SyncedFolder, local_folder
 from serve_app.stores.holding import Hold
@@ -222,8 +222,12 @@ class LanceTable(ABC):
         """The turns with these seqs that are the owner's and whose content is in this table, oldest first."""
         wanted, found = sorted(set(seqs)), []
         for part in parts(wanted, KEYS_A_SCAN):
-            where = every(of_kind("turn"), col("seq").isin(part))
-            found += self._scan_of(owner, self._holding(where), ["seq", "body"]).sort_by("seq")["body"].to_pylist()
+            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
+            where = self._holding(
+                every(keys, of_kind("turn"))
+            )  # the owner's rows may be many: they are not gone through
+            rows = rows_of(self._scan(where, [OWNER, "seq", "body"]), owner)
+            found += rows.sort_by("seq")["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Turn) for body in found]
 
     def _holding(self, where: Where) -> Where:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
+from serve_app.entities.recognise import in_turn
 from serve_app.errors import StorageTrouble
 from serve_app.records import (
     Erasure,
@@ -185,7 +186,7 @@ class FoldPlan:
             chunks = every(where.owned(owner), where.of_seq(turn.seq), where.of_kind("chunk"))
             self._forget(chunks, lambda row: row.seq == turn.seq and row.kind == "chunk")
             self.moves.edited(owner, turn.seq)
-        self._put(turn_row(owner, turn, index_terms(turn_text(turn))))
+        self._put(turn_row(owner, turn, index_terms(turn_text(turn)), in_turn(turn)))
 
     def _put_vectors(self, record: VectorsPut) -> None:
         for made in record.of_turns().values():

@@ -16,20 +16,18 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
-
-import numpy as np
 
 from serve_app.core import Turn
 from serve_app.errors import MemstrataError, Overloaded
-from serve_app.ports import Encodings, Tokens
+from serve_app.ports import Encodings
 from serve_app.records import Record, TurnPut, TurnVectors, VersionVectors
-from serve_app.stores.packing import pack_vectors, turn_text
-from serve_app.write.backlog import Backlog, Waiting
+from serve_app.stores.packing import turn_text
+from serve_app.write.backlog import Waiting
 from serve_app.write.commit import Outcome, ShardWriter
 from serve_app.write.derived import PutVectors
 from serve_app.write.meter import UNMETERED, Bound, Meter
+from serve_app.write.rounds import Embedded, Lane, Round
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -53,10 +51,6 @@ RETRY_AFTER_S = 1.0
 """Pause after a failed round."""
 
 
-TURN_TOKENS_MAX = 1_024
-"""Tokens of one turn, of its beginning, whose vectors are kept; its words are found wherever they stand."""
-
-
 class TurnEncoders(Protocol):
     """What the indexer needs of the encoders, each known by the name of its version."""
 
@@ -69,36 +63,6 @@ class TurnEncoders(Protocol):
     def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
         """With the vectors of the tokens, where the version gives them."""
         ...
-
-
-class Lane:
-    """A backlog, how many turns of it one round takes, and until when none are taken."""
-
-    def __init__(self, most: int) -> None:
-        self.backlog = Backlog()
-        self.most = most
-        self.rests_until = 0.0
-
-    def ready_in(self) -> float | None:
-        """Seconds; None where nothing waits."""
-        return max(0.0, self.rests_until - time.monotonic()) if len(self.backlog) else None
-
-
-class Embedded(NamedTuple):
-    """Turns of a round, by their place in it, that one version embeds: their pieces, whose vectors come in order."""
-
-    turns: dict[int, Turn]
-    pieces: list[list[str]]
-    encodings: Future[Encodings]
-
-
-@dataclass(eq=False)
-class Round:
-    """Turns of one lane that are being embedded together, under one version or several."""
-
-    lane: Lane
-    turns: list[tuple[Waiting, Turn]]
-    of_versions: dict[str, Embedded]
 
 
 class Recording(NamedTuple):
@@ -114,10 +78,10 @@ class Indexer:
         self._retry_after_s = retry_after_s
         self._meter = meter
         self._encoders = encoders
-        self._short = Lane(BATCH_TURNS_MAX)
-        self._long = Lane(1)
-        self._late = Lane(BATCH_TURNS_MAX)
-        self._lanes = deque((self._short, self._long, self._late))  # the one that was served last is the last
+        self._short = Lane(BATCH_TURNS_MAX, late=Lane(BATCH_TURNS_MAX))
+        self._long = Lane(1, late=Lane(1))
+        self._lanes = (self._short, self._long, self._short.late, self._long.late)
+        self._next = deque(self._lanes)  # the one that was served last is the last
         self._resting: dict[str, float] = {}  # until when a version that failed is asked for late turns alone
         self._wake = threading.Condition()
         self._closed = False
@@ -149,7 +113,7 @@ class Indexer:
 
     @property
     def waiting(self) -> int:
-        return sum(len(lane.backlog) for lane in (self._short, self._long, self._late))
+        return sum(len(lane.backlog) for lane in self._lanes)
 
     @property
     def oldest_age_s(self) -> float:
@@ -161,7 +125,7 @@ class Indexer:
 
     def full_for(self, owner: str) -> Bound | None:
         """The bound at which so much waits, of this owner or of all, that the owner should write no more for now."""
-        if sum(lane.backlog.of(owner) for lane in (self._short, self._long, self._late)) > OWNER_PENDING_MAX:
+        if sum(lane.backlog.of(owner) for lane in self._lanes) > OWNER_PENDING_MAX:
             return "owner_pending"
         return "pending" if self.waiting > PENDING_MAX else None
 
@@ -232,12 +196,12 @@ class Indexer:
         return Round(lane, [(waiting, turn) for waiting, turn, _ in asked], embedded)
 
     def _take(self) -> tuple[Lane, list[Waiting]]:
-        """Of the lanes in turn: short turns, then one long turn, then some of those that have failed before."""
+        """Of the lanes in turn: short turns, then one long turn, then such as have failed before."""
         with self._wake:
-            for lane in self._lanes:
+            for lane in self._next:
                 if not self._closed and lane.ready_in() == 0.0:
-                    self._lanes.remove(lane)
-                    self._lanes.append(lane)
+                    self._next.remove(lane)
+                    self._next.append(lane)
                     return lane, lane.backlog.take(lane.most)
             return self._short, []
 
@@ -248,9 +212,9 @@ class Indexer:
         now = time.monotonic()
         resting = {version for version, until in self._resting.items() if until > now}
         for (waiting, turn), versions in zip(found, wanted, strict=True):
-            if lane is not self._late and not resting.isdisjoint(versions):
+            if not lane.is_late and not resting.isdisjoint(versions):
                 with self._wake:
-                    self._late.backlog.put(waiting)
+                    lane.late.backlog.put(waiting)
             else:
                 yield waiting, turn, versions
 
@@ -270,7 +234,7 @@ class Indexer:
         failed: set[int] = set()
         for version, asked in embedded.of_versions.items():
             try:
-                for place, vectors in zip(asked.turns, _of_each(asked), strict=True):
+                for place, vectors in zip(asked.turns, asked.of_each(), strict=True):
                     made[place][version] = vectors
             except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
                 failed.update(asked.turns)
@@ -290,9 +254,9 @@ class Indexer:
         with self._wake:
             del self._in_hand[: len(embedded.turns)]
             for place in failed:
-                self._late.backlog.put(embedded.turns[place][0])
-        if not failed and embedded.lane is self._late:
-            self._late.most = min(2 * self._late.most, BATCH_TURNS_MAX)
+                embedded.lane.late.backlog.put(embedded.turns[place][0])
+        if not failed and embedded.lane.is_late:
+            embedded.lane.most = min(2 * embedded.lane.most, embedded.lane.most_ever)
 
     def _submitted(self, writer: ShardWriter, owner: str, made: Sequence[Mapping[str, TurnVectors]]) -> Future[Outcome]:
         """The outcome to come; a refusal is an outcome, too."""
@@ -322,8 +286,9 @@ class Indexer:
     def _embedding_failed(self, embedded: Round, version: str, error: Exception) -> None:
         """Fewer at a time from here on: it may be one of them that the encoder fails at."""
         turns, until = len(embedded.of_versions[version].turns), time.monotonic() + self._retry_after_s
-        self._late.most, self._late.rests_until = max(1, min(turns, self._late.most) // 2), until
-        if embedded.lane is not self._late:
+        late = embedded.lane.late
+        late.most, late.rests_until = max(1, min(turns, late.most) // 2), until
+        if not embedded.lane.is_late:
             self._resting[version] = until
         self._count_failure(turns, error)
 
@@ -331,8 +296,8 @@ class Indexer:
         """After a moment in which nothing of their lane is taken: whatever else waits there is likely to fail, too."""
         with self._wake:
             for waiting in those:
-                self._late.backlog.put(waiting)
-        self._late.rests_until = lane.rests_until = time.monotonic() + self._retry_after_s
+                lane.late.backlog.put(waiting)
+        lane.late.rests_until = lane.rests_until = time.monotonic() + self._retry_after_s
         self._count_failure(len(those), error)
 
     def _count_failure(self, turns: int, error: BaseException) -> None:
@@ -348,9 +313,10 @@ class Indexer:
             if turn is None:
                 continue
             seen.add((waiting.writer, waiting.seq))
-            if lane is self._short and self._lane_of(turn) is self._long:
+            right = self._lane_of(turn).late if lane.is_late else self._lane_of(turn)
+            if right.most_ever < lane.most_ever:
                 with self._wake:
-                    self._long.backlog.put(waiting)
+                    right.backlog.put(waiting)
             else:
                 yield waiting, turn
 
@@ -366,20 +332,3 @@ def _wanting(waiting: Waiting) -> Turn | None:
 
 def _mixed(waiting: Waiting) -> bool:
     return waiting.writer.shard.block(waiting.owner).mixed
-
-
-def _of_each(embedded: Embedded) -> list[TurnVectors]:
-    """The vectors of each turn. Waits for the encoder, and raises what it raises."""
-    encodings = embedded.encodings.result()
-    found, at = [], 0
-    for turn, pieces in zip(embedded.turns.values(), embedded.pieces, strict=True):
-        end = at + len(pieces)
-        tokens = b"" if encodings.tokens is None else _token_bytes(encodings.tokens[at:end])
-        packed = pack_vectors(encodings.vectors[at:end])
-        found.append(TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed, tokens))
-        at = end
-    return found
-
-
-def _token_bytes(tokens: Sequence[Tokens]) -> bytes:
-    return np.concatenate(tokens)[:TURN_TOKENS_MAX].astype(np.int8).tobytes()

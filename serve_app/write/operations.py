@@ -68,9 +68,10 @@ class NewTurn(msgspec.Struct, frozen=True):
         """Whether an entity class is yet to be looked up."""
         return any(isinstance(field.life, str) for field in self.field_lives)
 
-    def with_lives(self, classes: Mapping[str, int]) -> NewTurn:
+    def with_lives(self, life_of: Callable[[str], int | None]) -> NewTurn:
         """The turn with the seconds of its entity classes. Raises InvalidRequest for one that there is not."""
         named = [field.life for field in self.field_lives if isinstance(field.life, str)]
+        classes = {name: life for name in named if (life := life_of(name)) is not None}
         if unknown := [name for name in named if name not in classes]:
             raise InvalidRequest(f"field_ttl: the policy `ttl` has no entity class {unknown[0]!r}")
         lives = [FieldLife(one.path, _seconds(one.life, classes)) for one in self.field_lives]

@@ -31,6 +31,7 @@ from serve_app.records import (
     VectorsPut,
     VersionVectors,
 )
+from serve_app.stores.archive import Archives
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
@@ -67,6 +68,7 @@ class Shard:
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
         *,
         cold: ColdTable,
+        archives: Archives | None = None,
     ) -> None:
         self.number = number
         self.log = log
@@ -82,7 +84,8 @@ class Shard:
         self.cold_purge_due = False  # something was removed from the cold table since its last purge
         self._hot = hot
         self._turns_resident = turns_resident
-        self._owner_turns_resident = owner_turns_resident
+        self.owner_turns_resident = owner_turns_resident
+        self.archives = archives or Archives()
         self._lock = threading.Lock()
         self._loading = threading.Lock()
         self.merging = threading.Lock()
@@ -114,6 +117,7 @@ class Shard:
             for block in left:
                 with block.lock:
                     block.leave()
+                    self.archives.drop(block.key)
             self.pending.clear()
             self.recover(records, folded_seq)
 
@@ -137,7 +141,7 @@ class Shard:
         try:
             return self.block(owner), ()
         except StorageTrouble as error:
-            block = Block(owner, self.versions, hot_indexes(self.versions), self._owner_turns_resident)
+            block = Block(owner, self.versions, hot_indexes(self.versions), self.owner_turns_resident)
             with self._lock:
                 records = list(self._tail_of.get(owner, ()))
             for record in records:
@@ -148,6 +152,15 @@ class Shard:
         """The owner's block if it is here and holds all that there is: reading it waits for no table."""
         block = self._blocks.get(owner)
         return block if block is not None and block.complete else None
+
+    def blocks(self) -> dict[str, Block]:
+        """Those that are here, by owner."""
+        with self._lock:
+            return dict(self._blocks)
+
+    def archived(self) -> int:
+        """Turns in the archives of the owners that are here."""
+        return sum(archive.turns for owner, archive in self.archives.held().items() if owner in self._blocks)
 
     def holds(self, owner: str) -> bool:
         """Whether the owner's block is here."""
@@ -169,10 +182,10 @@ class Shard:
         """The owner as the table has it in one version; None where a fold has overtaken it."""
         self.loads += 1
         version = self.table.version()
-        stored = self.table.load(owner, self._owner_turns_resident)
+        stored = self.table.load(owner, self.owner_turns_resident)
         if (self.table.folded_seq() != stored.folded_seq) if alone else (version != self.table.version()):
             return None
-        block = Block(owner, self.versions, self._hot, self._owner_turns_resident)
+        block = Block(owner, self.versions, self._hot, self.owner_turns_resident)
         block.restore(stored, stored.folded_seq)
         return block if self._adopt(owner, block) else None
 
@@ -265,6 +278,7 @@ class Shard:
         for block in self._surplus():
             with block.lock:
                 block.leave()
+                self.archives.drop(block.key)
 
     def _surplus(self) -> list[Block]:
         """Blocks that are no longer handed out; whoever loads one of their owners waits until they have left."""
@@ -306,9 +320,16 @@ class Shard:
             if block is not None:
                 with block.lock:
                     block.apply(record)
+                    self._note_edit(record)
         for record in records:  # after the blocks: whoever waits for vectors finds them there
             self._account(record)
         self.applied_seq = records[-1].seq
+
+    def _note_edit(self, record: Record) -> None:
+        if isinstance(record, TurnPut) and record.turn.rev != record.turn.seq:
+            archive = self.archives.of(record.owner)
+            if archive is not None:
+                archive.revise(record.turn)
 
     def _account(self, record: Record) -> None:
         """Keep what belongs to the shard and not to one owner: pending vectors and erasures."""

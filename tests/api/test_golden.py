@@ -395,3 +395,17 @@ def test_searches_that_are_kept_are_bounded_in_number_and_time(tmp_path: Path, m
 
 def _file_of(running: Running) -> str:
     return "".join(path.read_text() for path in (running.data / "golden").glob("*.json"))
+
+
+def test_a_search_goes_on_where_no_policy_can_be_read(tmp_path: Path) -> None:
+    running = Running(hash_settings(tmp_path))
+    said(running)
+    running.stop()
+    (tmp_path / "policies.json").write_text("{")
+    again = Running(running.settings)
+    try:
+        answer = again.search("u", "said")
+        assert len(answer["results"]) == 3
+        assert "search_id" not in answer
+    finally:
+        again.stop()

@@ -35,6 +35,7 @@ def reads(user: str, session: str, turn: str) -> list[tuple[str, str, dict[str, 
         ("GET", f"/v1/sessions/{quoted(session)}/summary", {"params": {"user_id": user}}),
         ("POST", f"/v1/sessions/{quoted(session)}/summary:refresh", {"params": {"user_id": user}}),
         ("GET", f"/v1/users/{quoted(user)}/export", {}),
+        ("GET", "/v1/golden", {"params": {"user_id": user}}),
         ("GET", f"/v1/users/{quoted(user)}/facts", {}),
         ("GET", f"/v1/users/{quoted(user)}/facts/{quoted(turn)}", {}),
     ]
@@ -42,10 +43,13 @@ def reads(user: str, session: str, turn: str) -> list[tuple[str, str, dict[str, 
 
 def changes(user: str, session: str, turn: str) -> list[tuple[str, str, dict[str, Any]]]:
     where = {"user_id": user, "session_id": session}
+    gold = {"session_id": session, "turn_id": turn}
     return [
         ("PATCH", f"/v1/turns/{quoted(turn)}", {"params": where, "json": {"content": "overwritten"}}),
         ("DELETE", f"/v1/turns/{quoted(turn)}", {"params": where}),
         ("DELETE", f"/v1/users/{quoted(user)}/facts/{quoted(turn)}", {}),
+        ("DELETE", "/v1/golden", {"params": {"user_id": user}}),
+        ("POST", "/v1/golden", {"json": {"user_id": user, "query": "mine", "gold": [gold]}}),
         ("DELETE", f"/v1/sessions/{quoted(session)}", {"params": {"user_id": user}}),
         ("DELETE", f"/v1/users/{quoted(user)}", {}),
     ]
@@ -66,6 +70,8 @@ def test_two_tenants_with_the_same_or_hostile_ids_share_nothing(
     service.append(user, session, said, key=mine)
     put = service.call("PUT", f"/v1/users/{quoted(user)}/facts/{quoted(turn)}", json={"value": SECRET}, key=mine)
     assert put.status_code == 200
+    golden = {"user_id": user, "query": SECRET, "gold": [{"session_id": session, "turn_id": turn}]}
+    assert service.call("POST", "/v1/golden", json=golden, key=mine).status_code == 201
     own = [asked(service, mine, request) for request in reads(user, session, turn)]
     assert sum(SECRET in answer.text for answer in own) >= len(own) - 3
     for name in (user, guest):

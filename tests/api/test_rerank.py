@@ -217,29 +217,29 @@ def test_a_cross_encoder_that_hangs_costs_its_deadline_once_and_is_named(crossed
     service, model = crossed
     model.go.clear()
     began = time.monotonic()
-    answer = service.search("u", "boat")
+    answer = service.search("u", "hanging boat")
     assert answer["degradation"] == {"level": "full", "reasons": ["rerank: deadline"]}
     assert len(answer["results"]) == 4
     assert time.monotonic() - began < 5
     time.sleep(0.1)
     began = time.monotonic()
-    for _ in range(20):
-        assert service.search("u", "boat")["degradation"]["reasons"] == ["rerank: overloaded"]
-        assert service.context("u", "boat")["degradation"]["reasons"] == ["rerank: overloaded"]
+    for number in range(20):
+        assert service.search("u", f"boat {number}")["degradation"]["reasons"] == ["rerank: overloaded"]
+        assert service.context("u", f"boat {number}")["degradation"]["reasons"] == ["rerank: overloaded"]
     assert time.monotonic() - began < 20 * 0.3
     refused(service.call("POST", "/v1/rerank", json={"query": "x", "documents": ["y"]}), 429, "overloaded")
     model.go.set()
     deadline = time.monotonic() + 10
-    while service.search("u", "boat")["degradation"]["reasons"] and time.monotonic() < deadline:
+    while service.search("u", "free boat")["degradation"]["reasons"] and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert contents(service.search("u", "boat"))[0] == "boat z"
+    assert contents(service.search("u", "free boat"))[0] == "boat z"
 
 
 def test_the_callers_deadline_is_kept_when_it_hangs(crossed: tuple[Running, Model]) -> None:
     service, model = crossed
     model.go.clear()
     began = time.monotonic()
-    answer = service.search("u", "boat", deadline_ms=100)
+    answer = service.search("u", "late boat", deadline_ms=100)
     assert answer["degradation"]["reasons"] == ["rerank: deadline"]
     assert time.monotonic() - began < 0.3
 

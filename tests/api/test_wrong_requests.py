@@ -65,7 +65,9 @@ def test_a_context_that_cannot_be(service: Running, change: dict[str, Any], code
         ({"filters": {"from": "yesterday"}}, "invalid_request"),
         ({"filters": {"to": "2024-05-06T07:08:09"}}, "invalid_request"),
         ({"filters": {"kinds": ["rumour"]}}, "invalid_request"),
-        ({"filters": {"entities": ["a"]}}, "not_supported"),
+        ({"filters": {"entities": []}}, "invalid_request"),
+        ({"filters": {"entities": ["--"]}}, "invalid_request"),
+        ({"filters": {"entities": ["a"] * 33}}, "invalid_request"),
     ],
 )
 def test_a_search_that_cannot_be(service: Running, change: dict[str, Any], code: str) -> None:

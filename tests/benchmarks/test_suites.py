@@ -19,9 +19,14 @@ from tests.api.running import Running
 PETS = {"cat": "Biscuit hides from thunder", "dog": "Rex digs up tulips", "parrot": "Kiwi repeats the doorbell"}
 
 
+@pytest.fixture(scope="module")
+def address(service: Running) -> str:
+    return service.listen()
+
+
 @pytest.fixture
-def client(service: Running) -> Iterator[Client]:
-    with Client(service.listen(), service.key) as client:
+def client(service: Running, address: str) -> Iterator[Client]:
+    with Client(address, service.key) as client:
         yield client
 
 
@@ -57,7 +62,7 @@ def recalled(client: Client, data: Path, **options: Any) -> Json:
 
 def test_recall_counts_what_is_found(client: Client, data: Path) -> None:
     """Each turn is found by its own words; a query without evidence is left out."""
-    groups = recalled(client, data, mode="lexical", rows=False)["groups"]
+    groups = of_service(recalled(client, data, mode="lexical", rows=False))
     assert set(groups) == {"all", "single"}
     assert groups["all"]["queries"] == 3
     assert groups["all"]["recall@5"] == groups["all"]["session_hit@10"] == 1.0
@@ -67,7 +72,7 @@ def test_recall_counts_what_is_not_found(client: Client, data: Path) -> None:
     """Evidence that a search does not give is missing from the recall."""
     rewritten(data, 1, query="thunder", evidence=["turn-dog", "turn-cat"])
     measured = recalled(client, data, mode="lexical", rows=False)
-    assert measured["groups"]["all"]["recall@5"] == pytest.approx(2.5 / 3, abs=1e-4)
+    assert of_service(measured)["all"]["recall@5"] == pytest.approx(2.5 / 3, abs=1e-4)
 
 
 def test_every_row_has_every_group_and_the_service_as_it_is_comes_last(client: Client, data: Path) -> None:
@@ -76,7 +81,7 @@ def test_every_row_has_every_group_and_the_service_as_it_is_comes_last(client: C
     assert all(groups["all"]["queries"] == 3 for groups in measured["rows"].values())
     assert "p95_ms" not in measured["rows"]["+ MaxSim"]["all"]
     shown = recall.table(measured)
-    assert shown.count("as it is") == len(measured["groups"]) == 2
+    assert shown.count("as it is") == len(of_service(measured)) == 2
 
 
 def test_a_ranker_of_the_others_never_sees_what_it_is_tested_on(client: Client, data: Path) -> None:
@@ -101,10 +106,11 @@ def test_golden_queries_of_the_service_are_measured_like_a_data_set(service: Run
         gold = [{"session_id": "s", "turn_id": str(number)}]
         service.ok("POST", "/v1/golden", json={"user_id": "ada", "query": text, "gold": gold, "as_of": seqs[-1]})
     measured = recall.measure(client, None, recall.Options(mode="lexical"))
-    assert (measured["groups"]["all"]["queries"], measured["groups"]["all"]["recall@5"]) == (3, 1.0)
+    assert (of_service(measured)["all"]["queries"], of_service(measured)["all"]["recall@5"]) == (3, 1.0)
     before = [{"session_id": "s", "turn_id": "2"}]
     service.ok("POST", "/v1/golden", json={"user_id": "ada", "query": texts[2], "gold": before, "as_of": seqs[0]})
-    assert recall.measure(client, None, recall.Options(mode="lexical"))["groups"]["all"]["recall@5"] == 0.75
+    measured = recall.measure(client, None, recall.Options(mode="lexical"))
+    assert of_service(measured)["all"]["recall@5"] == 0.75
     service.ok("DELETE", "/v1/golden", params={"user_id": "ada"})
 
 
@@ -188,6 +194,11 @@ def test_how_text_is_cut(way: lexical.Cut, text: str, terms: list[str]) -> None:
     assert way(text) == terms
 
 
+def of_service(measured: Json) -> Json:
+    """The groups of the row of the service as it is."""
+    return dict(measured["rows"][recall.AS_IT_IS])
+
+
 def turns_of(service: Running) -> int:
     return sum(shard["turns_in_memory"] for shard in service.ok("GET", "/v1/admin/stats")["shards"])
 
@@ -225,17 +236,16 @@ class Heard(Client):
         return super().append(user, session, turns, wait)
 
 
-def test_a_second_run_asks_other_queries(service: Running) -> None:
+def test_a_second_run_asks_other_queries(service: Running, address: str) -> None:
     """So that the first run's vectors, which the service still holds, do not help it."""
-    url = service.listen()
-    with Heard(url, service.key) as first, Heard(url, service.key) as second:
+    with Heard(address, service.key) as first, Heard(address, service.key) as second:
         seeds = {latency.measure(client, turns=1, repeats=1)["seed"] for client in (first, second)}
     assert len(seeds) == 2
     assert set(first.queries) & set(second.queries) == {latency.CACHED_QUERY}
 
 
-def test_appends_to_either_session_take_turns(service: Running) -> None:
-    with Heard(service.listen(), service.key) as client:
+def test_appends_to_either_session_take_turns(service: Running, address: str) -> None:
+    with Heard(address, service.key) as client:
         latency.measure(client, turns=1, repeats=3)
     assert client.appends == ["short", "long"] * 4
 

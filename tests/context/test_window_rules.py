@@ -173,13 +173,27 @@ def test_retrieved_is_chosen_best_first_and_shown_oldest_first(context, shown, t
     stones = [turn(f"stone {number} " + "lies in the garden " * 20, session="b") for number in range(9)]
     order = [stones[number] for number in (5, 2, 8, 0, 1, 3, 4, 6, 7)]
     talk = [turn("we spoke for a while about the harbour " * 8, id=f"talk{n}") for n in range(40)]
-    built = context(*talk, hits=tuple(Hit(t, 1 - n / 10, "hot") for n, t in enumerate(order)), budget_tokens=2000)
+    built = context(*talk, hits=tuple(Hit(t, 1 - n / 10, "hot") for n, t in enumerate(order)), budget_tokens=1000)
     found = [t.id for t in order[: len(built.retrieved)]]
     assert [hit.id for hit in built.retrieved] == found
     assert 1 <= len(found) < 9
     places = [shown(built).index(f"stone {n} ") for n in range(9) if stones[n].id in found]
     assert places == sorted(places)
     assert {d.id for d in built.dropped if d.zone == "retrieved"} == {t.id for t in stones} - set(found)
+
+
+@pytest.mark.parametrize(("best", "more"), [("elsewhere", "retrieved"), ("said just now", "recent")])
+def test_what_is_left_goes_where_the_best_that_was_found_stands(context, turn, best, more):
+    """Of a question about what was said just now more of the conversation is shown, of another one more of the past."""
+    stones = [turn(f"stone {number} " + "lies in the garden " * 20, session="b") for number in range(9)]
+    talk = [turn("we spoke for a while about the harbour " * 4, id=f"talk{n}") for n in range(40)]
+    order = stones if best == "elsewhere" else [talk[-1], *stones]
+    built = context(*talk, hits=tuple(Hit(t, 1 - n / 10, "hot") for n, t in enumerate(order)), budget_tokens=1000)
+    zones = built.zones
+    assert zones[more].tokens > zones[more].budget
+    assert zones["recent"].tokens >= zones["recent"].budget * 0.8
+    other = "recent" if more == "retrieved" else "retrieved"
+    assert zones[more].tokens - zones[more].budget > zones[other].tokens - zones[other].budget
 
 
 def test_recent_is_the_newest_without_a_gap(context, turn):

@@ -16,7 +16,7 @@ from tests.deployments.served import ROOT, free_port, wait_until
 READY_S = 120
 BACK_S = 60
 MARK = "ENCODER_DEPLOYMENT_MARK"
-CONFIG = '[encoder]\nmodel = "hash"\nplacement = "deployment"\n'
+CONFIG = '[encoder]\nmodel = "hash"\nplacement = "deployment"\n[multilingual]\nmodel = "hash-32"\n'
 
 
 def command(folder: Path, engine: str, port: int) -> list[str]:
@@ -87,12 +87,18 @@ def test_an_encoder_of_its_own_may_die() -> None:
 
 def serves_dies_and_comes_back(served: Deployed) -> None:
     turns = [{"role": "user", "content": "the walrus sleeps"}, {"role": "user", "content": "the gull flies"}]
+    other = {"user_id": "other", "turns": [{"role": "user", "content": "海象在睡觉"}], "wait": "indexed"}
+    assert served.post("/v1/sessions/s/turns", other)["index_state"] == "indexed"
+    [found] = served.post("/v1/search", {"user_id": "other", "query": "海象?", "mode": "dense"})["results"]
+    assert found["content"] == "海象在睡觉"
     body = {"user_id": "u", "turns": turns, "wait": "indexed"}
     assert served.post("/v1/sessions/s/turns", body)["index_state"] == "indexed"
     answer = served.search("walrus?")
     assert answer["degradation"]["reasons"] == [], served.log.read_text()
     assert answer["results"][0]["content"] == "the walrus sleeps"
-    assert len(served.post("/v1/embeddings", {"input": ["a b", "c"]})["data"]) == 2
+    for model, dimension in (("hash_64", 64), ("hash_32", 32)):
+        data = served.post("/v1/embeddings", {"input": ["a b", "c"], "model": model})["data"]
+        assert [len(one["embedding"]) for one in data] == [dimension] * 2
     [replica] = served.processes(b"ray::ServeReplica:memstrata:Embedder")
     os.kill(replica, signal.SIGKILL)
     answer = served.search("walrus, or gull?")

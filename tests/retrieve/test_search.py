@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from serve_app.core import Turn
 from serve_app.errors import StoreUnavailable
@@ -295,7 +296,7 @@ def test_what_was_deleted_or_edited_is_not_found_as_it_was(small: Running, fold:
 EMBEDDER = HashEmbedder()
 
 
-def encoded(vector: np.ndarray) -> EncodedQuery:
+def encoded(vector: NDArray[np.float32]) -> EncodedQuery:
     return EncodedQuery(EMBEDDER.version.name, vector)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ from serve_app.retrieve.features import FEATURES
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
+from serve_app.retrieve.remembered import Remembered
 from serve_app.retrieve.rerankers import LateInteraction
 from serve_app.retrieve.search import search
 from serve_app.retrieve.second import SecondStage
@@ -122,6 +123,7 @@ def test_equal_scores_fall_to_the_newer_turn() -> None:
     assert found == sorted(found, reverse=True)
 
 
+@settings(deadline=None)
 @given(
     said=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=30),
     query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
@@ -244,6 +246,39 @@ def test_explained_hits_carry_their_place_before_and_every_feature() -> None:
     assert (explained.reranked, [one.kind for one in explained.judged]) == (RERANKED_MAX, ["late", "model"])
     assert ask(BLOCK, second).explained is None
     assert ask(BLOCK, second).found[0].why is None
+
+
+def test_the_same_question_of_an_unchanged_memory_is_judged_once() -> None:
+    block, judge = block_of(SAID[:40]), Fixed(backwards)
+    second = SecondStage({"model": judge})
+    first, again = ask(block, second), ask(block, second)
+    assert (len(judge.seen), first.found, again.reasons) == (1, again.found, ())
+    for number, more in enumerate([{"query": "pear apple"}, {"said": ("what?",)}, {"as_of": 30}, {"explain": True}], 2):
+        ask(block, second, **more)
+        assert len(judge.seen) == number
+    ask(block, second, asked_at=10**9 + 60)  # by the hour
+    ask(block, second, k=3)
+    assert len(judge.seen) == 5
+    ask(block, second, asked_at=10**13)
+    block.apply(TurnPut("owner", Turn("late", "t", "user", "something else", 99, 99, 99, rev=99)))
+    ask(block, second)
+    assert len(judge.seen) == 7
+
+
+def test_what_failed_is_asked_again() -> None:
+    judge = Fixed(raising(TimeoutError()))
+    second = SecondStage({"late": Fixed(backwards), "model": judge})
+    for _ in range(3):
+        assert ask(BLOCK, second).reasons == ("rerank: deadline",)
+    assert len(judge.seen) == 3
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    remembered = Remembered(3)
+    for number in range(10):
+        remembered.put(bytes([number]), {"late": np.zeros(1)})
+        assert remembered.get(b"\0") is not None  # whoever is asked for stays
+    assert [number for number in range(10) if remembered.get(bytes([number])) is not None] == [0, 8, 9]
 
 
 def test_late_interaction_finds_the_turn_that_answers_word_by_word() -> None:

@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from serve_app.core import ROWS_PER_TURN_MAX, Summary, Turn
+from serve_app.entities.recognise import in_turn, key_named
+from serve_app.entities.values import CLASSES
 from serve_app.errors import InvalidRequest, NotFound
+from serve_app.memory import entities
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import TOKEN_DIMENSION, HotIndex
 from serve_app.records import Record, TurnGone, TurnPut
@@ -33,7 +36,22 @@ from tests.write.shards import ANN, BOB, CAT, EMBEDDER, WAIT_S, OneShard, made_o
 OWNERS = (ANN, BOB, CAT)
 SESSIONS = ("a", "b", "日记")
 IDS = ("1", "2", "3", "'; DROP", None, None)
-WORDS = ("apple", "running", "ZX-81Q", "API配置", "上海", "price", "42.50", "Übung", "tea", "the", "不要")
+WORDS = (
+    "apple",
+    "running",
+    "ZX-81Q",
+    "in Paris",
+    "order 88231",
+    "王老师",
+    "API配置",
+    "上海",
+    "price",
+    "42.50",
+    "Übung",
+    "tea",
+    "the",
+    "不要",
+)
 CHECKED_EVERY = 7
 EMBEDDERS = (EMBEDDER, HashEmbedder(32))
 VERSIONS = [embedder.version.name for embedder in EMBEDDERS]
@@ -312,6 +330,8 @@ class Life:
         for one, hot in ((block, self.shard.hot), (rebuilt, rebuilt_hot)):
             assert_remembers(one, memory)
             assert_finds(one, hot, memory)
+            assert_names(one, memory)
+        assert listed(self.shard.shard, owner) == named_by(memory)
         if block.turns.keys() == rebuilt.turns.keys():
             assert_scores_alike(block, rebuilt)
         assert self.shard.shard.turns(owner, list(memory.turns)) == list(memory.turns.values())
@@ -374,6 +394,40 @@ def assert_without_expired(turn: Turn, before: Turn) -> None:
 
 
 KINDS = ("turn", "fact", "summary")
+
+
+def assert_names(block: Block, memory: Remembered) -> None:
+    """What the resident turns name, as it stands: fields that have expired are indexed until they are removed."""
+    resident = [memory.turns[seq] for seq in block.turns]
+    expected: dict[str, list[tuple[int, str]]] = {}
+    for turn in resident:
+        for one in sorted(in_turn(turn), key=lambda one: CLASSES.index(one.kind)):
+            expected.setdefault(one.key, []).append((turn.seq, one.kind))
+    seqs = block.columns.seqs
+    held = {key: [(seqs[at], kind) for at, kind in mentions] for key, mentions in block.columns.entities.mentions()}
+    assert held == expected
+
+
+def named_by(memory: Remembered) -> dict[str, tuple[int, str]]:
+    """By key: how many living turns name it that are not cold, and the last of them."""
+    found: dict[str, tuple[int, str]] = {}
+    for seq, turn in memory.turns.items():
+        if not turn.expired(NOW) and seq not in memory.cold():
+            for key in {one.key for one in in_turn(turn.at(NOW))}:
+                found[key] = (found.get(key, (0, ""))[0] + 1, turn.id)
+    return found
+
+
+def listed(shard: Shard, owner: str) -> dict[str, tuple[int, str]]:
+    """The same by way of the listing, in pages."""
+    found: dict[str, tuple[int, str]] = {}
+    after = None
+    while True:
+        page = entities.page(shard, owner, None, "", after, 7, NOW)
+        found |= {key_named(one.name): (one.count, one.turn_id) for one in page.lines}
+        if page.next is None:
+            return found
+        after = entities.place_of(page.next)
 
 
 def assert_remembers(block: Block, memory: Remembered) -> None:

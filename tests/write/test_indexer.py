@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import turn_text
 from serve_app.stores.wanted import ANY
 from serve_app.write.erasing import EraseUser
-from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, TURN_TOKENS_MAX, Indexer
+from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, NewTurn
+from serve_app.write.rounds import TURN_TOKENS_MAX
 from serve_app.write.shard import Shard
 from tests.write.shards import ANN, BOB, EMBEDDER, VERSION, Noting, OneShard, wait_until
 from tests.write.test_commit import Gate
@@ -52,6 +54,18 @@ class Moody:
         return self.embedder.spans(text)
 
 
+class Asked(Encoders):
+    """Notes how many texts of turns come in each call."""
+
+    def __init__(self, embedders: Sequence[Moody]) -> None:
+        super().__init__(embedders)
+        self.sizes: list[int] = []
+
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        self.sizes.append(len(texts))
+        return super().passages(version, texts)
+
+
 class Indexing:
     """Shards with one indexer between them, put together as the service does it."""
 
@@ -63,7 +77,7 @@ class Indexing:
         retry_after_s: float = 0.01,
         **options: Any,
     ) -> None:
-        self.encoders = Encoders(embedders)
+        self.encoders = Asked(embedders)
         self.meter = Noting()
         self.indexer = Indexer(self.encoders, retry_after_s=retry_after_s, meter=self.meter)
         options["embedders"] = tuple(one.embedder for one in embedders)
@@ -401,6 +415,17 @@ def test_a_failing_version_delays_the_turns_that_want_it_and_no_others(indexing:
     broken.healthy.set()
     wait_until(lambda: not shard.shard.pending)
     assert versions_of(shard) == {1: [SECOND], 2: [PRIMARY, SECOND]}
+
+
+def test_long_turns_that_failed_are_tried_one_at_a_time(indexing: Callable[..., Indexing]) -> None:
+    """So many at once would keep the encoder from the short ones."""
+    one = indexing(Moody(failures=3))
+    shard = one.shards[0]
+    shard.say(ANN, "a", *[LONG] * 8, *(f"short {n}" for n in range(20)))
+    one.start()
+    wait_until(lambda: not shard.shard.pending)
+    assert one.indexer.failures == 3
+    assert max(one.encoders.sizes) == max(PIECES, 20)
 
 
 def test_a_version_that_has_just_failed_is_not_asked_again_for_each_new_turn(

@@ -9,6 +9,7 @@ from typing import Final
 from serve_app.retrieve.when import expressions as ex
 from serve_app.retrieve.when import holidays, numeric, periods
 from serve_app.retrieve.when.expressions import Clock, Meaning
+from serve_app.retrieve.when.holiday_names import CHINESE as CHINESE_HOLIDAYS
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import VAGUE, han
 from serve_app.retrieve.when.periods import Grain, Span
@@ -34,66 +35,20 @@ _WHICH: Final = r"(?P<which>上上上|上上|上|这|本|今|呢|当前|下下|�
 _AHEAD: Final = {"上上上": -3, "上上": -2, "上": -1, "这": 0, "本": 0, "今": 0, "呢": 0, "当前": 0, "下": 1, "下下": 2}
 _YEAR_WORDS: Final = {"大前年": -3, "前年": -2, "去年": -1, "旧年": -1, "上年": -1, "今年": 0, "本年": 0, "明年": 1, "出年": 1,
                       "后年": 2}  # fmt: skip
-_DAYS: Final = {"大前天": -3, "大前日": -3, "前天": -2, "前日": -2, "昨天": -1, "昨日": -1, "琴日": -1, "寻日": -1, "噚日": -1,
-                "今天": 0, "今日": 0, "当天": 0, "明天": 1, "明日": 1, "听日": 1, "后天": 2, "后日": 2, "大后天": 3}  # fmt: skip
+_DAYS: Final = {"大前天": -3, "大前日": -3, "前天": -2, "前儿": -2, "昨儿": -1, "今儿": 0, "明儿": 1, "前日": -2, "昨天": -1, "昨日": -1, "琴日": -1, "寻日": -1, "噚日": -1,
+                "今天": 0, "今日": 0, "明天": 1, "明日": 1, "听日": 1, "后天": 2, "后日": 2, "大后天": 3}  # fmt: skip
 _SHORT_DAYS: Final = {"大前": -3, "前": -2, "昨": -1, "琴": -1, "寻": -1, "噚": -1, "今": 0, "明": 1, "听": 1, "后": 2}
 _PART: Final = r"(?P<part>凌晨|清晨|清早|早晨|早上|大早|一早|朝早|上午|上昼|中午|正午|晌午|下午|下昼|午后|晏昼|傍晚|晚上|晚间|夜晚|夜里|夜间|深夜|半夜|午夜|早|晚|夜)"
 _PARTS: Final = {"凌晨": "dawn", "中午": "noon", "正午": "noon", "晌午": "noon"} | dict.fromkeys(
     ("下午", "下昼", "午后", "晏昼"), "afternoon"
 ) | dict.fromkeys(("傍晚", "晚上", "晚间", "夜晚", "夜里", "夜间", "深夜", "半夜", "午夜", "晚", "夜"), "evening")  # fmt: skip
-_MONTH: Final = r"(?P<month>1[0-2]|0?[1-9]|十一|十二|十|[一二三四五六七八九元])月"
-_DAY: Final = (
-    r"(?P<day>[12]\d|3[01]|0?[1-9]|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九]|廿[一二三四五六七八九]?)[日号]"
-)
+_MONTH: Final = r"(?P<month>1[0-2]|0?[1-9]|十一|十二|十|[一二三四五六七八九])月"
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d|[一二][九〇零○][〇零○一二三四五六七八九]{2})年"
 _STRETCHES: Final = {"初": "begin", "头": "begin", "上旬": "first", "中": "middle", "中旬": "middle", "下旬": "late",
                      "底": "end", "末": "end", "尾": "end"}  # fmt: skip
 _SEASONS: Final = {"春": 3, "夏": 6, "秋": 9, "冬": 12}
 
-_HOLIDAYS: Final = {
-    r"国庆(?:节|假期|长假|黄金周|期间)?|十一(?:假期|长假|黄金周|期间|国庆)": holidays.on(10, 1, 7),
-    r"五一(?:劳动节|假期|小长假|长假|黄金周|期间|节)?|劳动节|五一节": holidays.on(5, 1, 5),
-    r"元旦(?:节|假期|当天)?": holidays.NEW_YEAR,
-    r"(?:除夕|大年三十|年三十|年夜饭|年卅)(?:夜|晚)?": holidays.CHINESE_NEW_YEARS_EVE,
-    r"春节(?:假期|期间)?|农历新年|旧历年|过年(?:期间|的时候|那会儿|那几天|时)": holidays.CHINESE_NEW_YEAR,
-    r"元宵(?:节)?|正月十五": holidays.lunar(1, 15),
-    r"清明(?:节|假期)?": holidays.solar_term("清明"),
-    r"端午(?:节|假期)?": holidays.DRAGON_BOAT,
-    r"七夕(?:节)?": holidays.lunar(7, 7),
-    r"中元节|七月半": holidays.lunar(7, 15),
-    r"中秋(?:节|假期)?|八月十五": holidays.MID_AUTUMN,
-    r"重阳(?:节)?": holidays.lunar(9, 9),
-    r"腊八(?:节)?": holidays.lunar(12, 8),
-    r"冬至": holidays.solar_term("冬至"),
-    r"夏至": holidays.solar_term("夏至"),
-    r"立春": holidays.solar_term("立春"),
-    r"平安夜|圣诞前夜": holidays.on(12, 24),
-    r"圣诞(?:节)?(?!老人|树|卡|帽|歌)": holidays.CHRISTMAS,
-    r"跨年(?:夜|那天|那晚|当晚)": holidays.NEW_YEARS_EVE,
-    r"情人节": holidays.on(2, 14),
-    r"妇女节|三八节|女神节": holidays.on(3, 8),
-    r"植树节": holidays.on(3, 12),
-    r"愚人节": holidays.on(4, 1),
-    r"青年节|五四青年节": holidays.on(5, 4),
-    r"母亲节": holidays.the(2, 6, 5),
-    r"父亲节": holidays.the(3, 6, 6),
-    r"儿童节|六一(?:儿童节|节)?(?=[^\w]|[那当的我你她他儿]|$)": holidays.on(6, 1),
-    r"六一八|618(?:大促|活动|期间|那天|的时候)": holidays.on(6, 18),
-    r"建党节": holidays.on(7, 1),
-    r"建军节": holidays.on(8, 1),
-    r"教师节": holidays.on(9, 10),
-    r"万圣节(?:前夜)?": holidays.on(10, 31),
-    r"光棍节|双十一|双11": holidays.on(11, 11),
-    r"双十二|双12": holidays.on(12, 12),
-    r"感恩节": holidays.thanksgiving(),
-    r"黑色星期五|黑五": holidays.thanksgiving(1),
-    r"复活节": holidays.EASTER_WEEKEND,
-    r"暑假|暑期": holidays.SUMMER_BREAK,
-    r"寒假": holidays.WINTER_BREAK,
-    r"正月(?!十)": holidays.lunar_month(1),
-    r"腊月": holidays.lunar_month(12),
-}
-_PLACE: Final = r"(?!路|街|广场|大道|大街|村|小区|公园|桥|站|中学|小学|大厦|商场|新区|居士|湾|酒店|[是叫]我|的电话|[说问]我|这个名字|这首|这部|这本)"
+_NO_PLACE: Final = r"(?!路|街|广场|大道|大街|村|小区|公园|桥|站|中学|小学|大厦|商场|新区|居士|湾|酒店|[是叫]我|的电话|[说问]我|这个名字|这首|这部|这本)"
 
 
 def simplified(text: str) -> str:
@@ -209,61 +164,69 @@ def _quarter(match: Match, clock: Clock) -> Meaning:
     return ex.quarter(clock, _AHEAD[match["which"]])
 
 
-def _year(match: Match, clock: Clock) -> Meaning:
-    return ex.year(clock, _YEAR_WORDS[match[0]])
-
-
-def _month_number(text: str) -> int:
-    return int(han(text))
-
-
-def _calendar_year(match: Match, clock: Clock) -> Meaning:
-    return ex.calendar_year(int(han(match["year"])))
-
-
 def _short_year(match: Match, clock: Clock) -> Meaning:
     number = int(match["year"])
     return ex.calendar_year(number + (2000 if number <= (clock.now.year + 10) % 100 else 1900))
 
 
+def _number(text: str) -> int:
+    return int(han(text))
+
+
+def _calendar_year(match: Match, clock: Clock) -> Meaning:
+    return ex.calendar_year(_number(match["year"]))
+
+
+def _year(match: Match, clock: Clock) -> Meaning:
+    return ex.year(clock, _YEAR_WORDS[match[0]])
+
+
+def _month_of_year(match: Match, clock: Clock) -> Meaning:
+    return ex.month_of_year(_number(match["year"]), _number(match["month"]))
+
+
+def _named_month(match: Match, clock: Clock) -> Meaning:
+    return ex.named_month(clock, _number(match["month"]))
+
+
 def _date(match: Match, clock: Clock) -> Meaning:
-    last = match["last_day"]
-    month, day = (
-        _month_number(match["month"]),
-        int(han(match["day"][:-1] if match["day"][-1] in "日号" else match["day"])),
-    )
-    return _of_the_year(clock, month, day, int(han(last)) if last else None)
-
-
-def _of_the_year(clock: Clock, month: int, day: int, last: int | None) -> Meaning:
-    return ex.of_month(clock, month, day, last)
-
-
-def _named_month(match: Match, clock: Clock) -> Meaning | None:
-    """三月 alone may be anybody's name; 3月 and 三月份 are months."""
-    if match["month"] == "元":
-        return None
-    return ex.named_month(clock, _month_number(match["month"]))
+    """A day of a month, or days from one to another, of a year where one is named."""
+    parts = {name: _number(text) for name, text in match.groupdict().items() if text}
+    return ex.of_month(clock, parts["month"], parts["day"], parts.get("last_day"), parts.get("year"))
 
 
 def _day_of_month(match: Match, clock: Clock) -> Meaning:
-    last = match["last_day"]
-    return ex.day_of_month(clock, int(han(match["day"])), int(han(last)) if last else None, weak=True)
+    return _bare_day(match, clock)._replace(weak=True)
 
 
 def _bare_day(match: Match, clock: Clock) -> Meaning:
-    return ex.day_of_month(clock, int(han(match["day"])))
+    last = match.groupdict().get("last_day")
+    return ex.day_of_month(clock, _number(match["day"]), _number(last) if last else None)
 
 
-def _year_first(match: Match, clock: Clock) -> Meaning:
-    """24/11/09 as it is written where the year comes first."""
-    if clock.order != "ymd":
-        raise ValueError("the locale writes it otherwise")
-    return ex.of_month(clock, int(match["m"]), int(match["d"]), year=2000 + int(match["y"]))
+def _same_day_of_year(match: Match, clock: Clock) -> Meaning:
+    return ex.ago(clock, -12 * _YEAR_WORDS[match["year_word"]], "month", exact=True)
 
 
-def _slashed_day(match: Match, clock: Clock) -> Meaning:
-    return ex.of_month(clock, int(match["m"]), int(match["d"]))
+def _same_day_years_ago(match: Match, clock: Clock) -> Meaning:
+    return ex.ago(clock, 12 * _number(match["count"]), "month", exact=True)
+
+
+def _just_now(match: Match, clock: Clock) -> Meaning:
+    return ex.just_now(clock)
+
+
+def _numbered_quarter(match: Match, clock: Clock) -> Meaning:
+    return ex.named_quarter(clock, _number(match["number"]))
+
+
+def _this_season(match: Match, clock: Clock) -> Meaning:
+    ahead = {"上": -1, "下": 1}.get(match["which"][0], 0)
+    return ex.nth_of_these(ex.season(clock, _SEASONS[match["season"]]), clock, ahead)
+
+
+def _lunar_day(match: Match, clock: Clock) -> Meaning:
+    return ex.every_year(clock, Grain.DAY, holidays.lunar(1, _number(match["day"])))
 
 
 def _stretch(match: Match, clock: Clock) -> Meaning:
@@ -280,10 +243,6 @@ def _year_stretch(match: Match, clock: Clock) -> Meaning:
     return ex.every_year(clock, Grain.DAYS, of_year)
 
 
-def _numbered_quarter(match: Match, clock: Clock) -> Meaning:
-    return ex.named_quarter(clock, int(han(match["number"])))
-
-
 def _half_year(match: Match, clock: Clock) -> Meaning:
     return ex.named_half(clock, 1 if match[0].startswith("上") else 2)
 
@@ -298,34 +257,19 @@ def _which_season(match: Match, clock: Clock) -> Meaning:
     return Meaning(periods.season(year, _SEASONS[match["season"]]), Grain.SEASON)
 
 
-def _this_season(match: Match, clock: Clock) -> Meaning:
-    season = ex.season(clock, _SEASONS[match["season"]])
-    return ex.nth_of_these(season, clock, {"上": -1, "下": 1}.get(match["which"], 0))
-
-
 def _holiday(of_year: holidays.OfYear, match: Match, clock: Clock) -> Meaning:
     return ex.holiday(clock, of_year)
 
 
-def _lunar_day(match: Match, clock: Clock) -> Meaning:
-    day = int(han(match["day"]))
-    return ex.every_year(clock, Grain.DAY, holidays.lunar(1, day))
-
-
 def _clock_time(match: Match, clock: Clock) -> Meaning:
-    hour = int(han(match["hour"]))
+    hour = _number(match["hour"])
     minute = {"半": 30, "一刻": 15, "三刻": 45}.get(match["minute"] or "", 0)
     if match["minute"] and minute == 0:
-        minute = int(han(match["minute"].rstrip("分")))
+        minute = _number(match["minute"].rstrip("分"))
     part = _PARTS.get(match["part"], "morning")
     if hour < 12 and (part in ("afternoon", "evening") or (part == "noon" and hour < 3)):
         hour += 12
     return ex.clock_time(hour, minute)
-
-
-def _this_year_that_day(match: Match, clock: Clock) -> Meaning:
-    years = -_YEAR_WORDS[match["year_word"]] if match["year_word"] else int(han(match["count"]))
-    return ex.ago(clock, 12 * years, "month", exact=True)
 
 
 def _that_time_of_year(match: Match, clock: Clock) -> Meaning:
@@ -346,113 +290,93 @@ _NO_DAY: Final = (
 )
 _AFTER_DAY: Final = r"(?=那天|当天|那日|早|上午|中午|下午|晚|凌晨|[我你他她](?!的)|[，,。？?！]|$|之前|以前|之后|以后|以来|到|至|前|后|开会|的|有|都|聊|说|是)"
 _YEAR_WORD: Final = r"(?P<year_word>大前年|前年|去年|旧年|明年)"
+_HALF_UNIT: Final = r"(?P<unit>个?小时|个?钟头?|天|个?月|年|个?世纪)"
+_ANY_UNIT: Final = _UNIT.replace("|个半?月|", "|个半?月|月|")
 _AGO: Final = r"(?:之前|以前|前)(?!后|面|台|端|任|半|提|往|途)"
 
 RULES: Final = (
     *numeric.RULES,
-    rule(rf"{_YEAR_WORD}的?(?:今天|今日|同一天|同日)", _this_year_that_day),
-    rule(r"(?P<count>[一二两三四五六七八九十\d]{1,2})年前的(?:今天|今日)(?P<year_word>(?<!.))?", _this_year_that_day),
+    rule(rf"{_YEAR_WORD}的?(?:今天|今日|同一天|同日)", _same_day_of_year),
+    rule(r"(?P<count>[一二两三四五六七八九十\d]{1,2})年前的(?:今天|今日)", _same_day_years_ago),
     rule(rf"{_YEAR_WORD}的?(?:这个时候|这时候|此时|同期|差不多这时候)", _that_time_of_year),
+    rule(r"刚才|刚刚(?!好|够|开始学|满)|(?<![对双地比])方才|头先|啱啱|啱先|正话|刚(?=[说讲提问发聊给报念])", _just_now),
+    rule(r"(?:几|两三|一两)分钟(?:之|以)?前|一会儿?(?:之|以)?前", _just_now),
     rule(
-        r"刚才|刚刚(?!好|够|开始学|满)|方才|头先|啱啱|啱先|正话|刚(?=[说讲提问发聊给报念])|(?:几|两三|一两)分钟(?:之|以)?前|一会儿?(?:之|以)?前",
-        lambda m, c: ex.just_now(c),
-    ),
-    rule(
-        r"(?P<day>大前|前|昨|琴|寻|噚|今|明|听|后)(?P<part>早上?|晨|晚上?|夜里?|朝早?)(?P<second>凌晨|上午|中午|下午)?(?!会|期|安|报|点名|餐|饭|宴)(?<!前夜)",
+        r"(?P<day>大前|前|昨|琴|寻|噚|今|明|听|后)(?P<part>早上?|晨|晚上?|夜里?|朝早?)(?P<second>凌晨|上午|中午|下午)?"
+        r"(?!会|期|安|报|点名|餐|饭|宴)",
         _short_day,
     ),
-    rule(r"大前天|大前日|大后天|前天|前日|昨天|昨日|琴日|寻日|噚日|今天|今日|明天|明日|听日|后天|后日", _named_day),
+    rule("|".join(sorted(_DAYS, key=len, reverse=True)), _named_day),
+    rule(rf"(?<!每个)(?<!每)(?:{_WHICH})?(?:周末|星期末|礼拜末)", _weekend),
     rule(
-        rf"{_WHICH}(?:周末|星期末|礼拜末)|(?<!每个)(?<!每)周末(?P<which2>)",
-        lambda m, c: ex.weekend(c, _AHEAD[m["which"]] if m["which"] else None),
-    ),
-    rule(
-        rf"(?<![每双单四])(?:{_WHICH})?{_WEEK}(?P<weekday>[一二三四五六日天]|[1-7](?!\d|[天个周小日]))(?![岁期围多福年片边遭致密身折转样起般百千万亿月])",
+        rf"(?<![每双单四])(?:{_WHICH})?{_WEEK}(?P<weekday>[一二三四五六日天]|[1-7](?!\d|[天个周小日]))"
+        r"(?![岁期围多福年片边遭致密身折转样起般百千万亿月])",
         _weekday,
     ),
-    rule(
-        rf"(?<![\d一二三四五六七八九十两几半数])(?:{_WHICH})(?:周|星期|礼拜)(?![一二三四五六日天]|年|岁|刊|报的?人|边|围)|(?P<which2>上上|上|这|本|下)周(?=报)",
-        lambda m, c: ex.week(c, _AHEAD[m["which"] or m["which2"]]),
-    ),
-    rule(
-        rf"{_YEAR}{_MONTH}份?{_DAY_NUMBER}{_TO}",
-        lambda m, c: ex.of_month(
-            c, _month_number(m["month"]), int(han(m["day"])), int(han(m["last_day"])), int(han(m["year"]))
-        ),
-    ),
-    rule(
-        rf"{_YEAR}的?{_MONTH}{_DAY_NUMBER}[日号]",
-        lambda m, c: ex.of_month(c, _month_number(m["month"]), int(han(m["day"])), year=int(han(m["year"]))),
-    ),
-    rule(
-        rf"{_YEAR}的?{_MONTH}份?(?!\d)", lambda m, c: ex.month_of_year(int(han(m["year"])), _month_number(m["month"]))
-    ),
-    rule(
-        rf"(?<![\w第]){_MONTH}{_DAY_NUMBER}{_TO}|(?<=[年的在从自到至我你]){_MONTH.replace('month', 'month2')}{_DAY_NUMBER.replace('day', 'day2')}{_TO.replace('last_day', 'last_day2')}",
-        lambda m, c: ex.of_month(
-            c,
-            _month_number(m["month"] or m["month2"]),
-            int(han(m["day"] or m["day2"])),
-            int(han(m["last_day"] or m["last_day2"])),
-        ),
-    ),
-    rule(rf"{_MONTH}{_DAY_NUMBER}[日号]", lambda m, c: ex.of_month(c, _month_number(m["month"]), int(han(m["day"])))),
+    rule(rf"(?<![\d一二三四五六七八九十两几半数]){_WHICH}{_WEEK}(?![一二三四五六日天]|年|岁|刊|边|围)", _week),
+    rule(rf"{_YEAR}的?{_MONTH}{_DAY_NUMBER}{_TO}", _date),
+    rule(rf"{_YEAR}的?{_MONTH}{_DAY_NUMBER}[日号]", _date),
+    rule(rf"{_YEAR}的?{_MONTH}份?(?!\d)", _month_of_year),
+    rule(rf"(?<![\d第]){_MONTH}{_DAY_NUMBER}{_TO}", _date),
+    rule(rf"(?<![\d第]){_MONTH}{_DAY_NUMBER}[日号]", _date),
     rule(_YEAR, _calendar_year),
     rule(
-        r"(?<![\d.一二三四五六七八九十])(?P<year>\d\d)年(?=的?(?:1[0-2]|[1-9]|[一二三四五六七八九十])月|年?[初底末]|的?[春夏秋冬]|国庆|五一|春节|中秋)",
+        r"(?<![\d.一二三四五六七八九十])(?P<year>\d\d)年(?=的?(?:1[0-2]|[1-9]|[一二三四五六七八九十])月|年?[初底末]|"
+        r"的?[春夏秋冬]|国庆|五一|春节|中秋)",
         _short_year,
     ),
-    rule(r"(?<![\w.-])(?P<y>\d\d)[/.-](?P<m>\d{1,2})[/.-](?P<d>\d{1,2})(?![\w/.-])", _year_first),
-    rule(rf"(?<![几两半\d一二三四五六七八九十]个)(?:{_WHICH})月(?!份?球|季)份?", _month),
-    rule(rf"{_WHICH}季度?(?=度|的|[^\w]|$|我|销|财)度?", _quarter),
-    rule(
-        r"(?:第?(?P<number>[一二三四1-4])季度|(?<![A-Za-z0-9])[Qq](?P<number2>[1-4])(?![A-Za-z0-9]))",
-        lambda m, c: ex.named_quarter(c, int(han(m["number"] or m["number2"]))),
-    ),
+    rule(rf"(?<![几两半\d一二三四五六七八九十]个){_WHICH}月(?!份?球|季)份?", _month),
+    rule(rf"{_WHICH}季度", _quarter),
+    rule(r"第?(?P<number>[一二三四1-4])季度", _numbered_quarter),
+    rule(r"(?<![A-Za-z0-9])Q(?P<number>[1-4])(?![A-Za-z0-9])", _numbered_quarter),
     rule(r"(?<!每)[上下]半年", _half_year),
-    rule(
-        r"大前年|前年|去年|旧年|今年|本年度?|明年|出年|后年(?!级)",
-        lambda m, c: ex.year(c, _YEAR_WORDS[m[0][:3].removesuffix("度")]),
-    ),
+    rule(r"(?P<which>上个?|这个?|下个?|今年?的?)(?P<season>[春夏秋冬])[天季]", _this_season),
+    rule("(?:" + "|".join(sorted(_YEAR_WORDS, key=len, reverse=True)) + ")(?!级)", _year),
     rule(
         r"(?<![十百千万两几半\d一二三四五六七八九])(?:年|岁)(?P<stretch>初(?![一二三四五六七八九十])|底|末|中(?![秋考])|尾)(?!奖)",
         _year_stretch,
     ),
-    rule(r"(?<=[年月周拜期度])的?(?P<stretch>上旬|中旬|下旬|初(?![一二三四五六七八九十])|底|末|尾|头|中(?=的|[^\w]|$|我|你))", _stretch),
-    rule(r"(?P<which>去|今|明|前)(?P<season>[春夏秋冬])(?!天|季|令|奥)", _which_season),
     rule(
-        r"(?P<which>上个?|这个?|下个?|今)(?P<season>[春夏秋冬])[天季]",
-        lambda m, c: ex.nth_of_these(ex.season(c, _SEASONS[m["season"]]), c, {"上": -1, "下": 1}.get(m["which"][0], 0)),
+        r"(?<=[年月周拜期度])的?月?(?P<stretch>上旬|中旬|下旬|初(?![一二三四五六七八九十])|底|末|尾|头|"
+        r"中(?=的|[^\w]|$|我|你))",
+        _stretch,
     ),
+    rule(r"(?P<which>去|今|明|前)(?P<season>[春夏秋冬])(?!天|季|令|奥)", _which_season),
     rule(r"(?<![中立])(?P<season>[春夏秋冬])(?:[天季]|(?=[^\w]|$|的时候))", _season),
-    *(rule(rf"(?:{words}){_PLACE}", partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
+    *(rule(rf"(?:{words}){_NO_PLACE}", partial(_holiday, of_year)) for words, of_year in CHINESE_HOLIDAYS.items()),
     rule(r"(?:大年|正月|年)初(?P<day>十[一二三四五]?|[一二三四五六七八九])", _lunar_day),
     rule(r"(?P<least>[一二两三四五六七八九])(?P<most>[二两三四五六七八九])" + _UNIT + _AGO, _two_or_three_ago),
-    rule(rf"半{_UNIT}(?:多)?{_AGO}", _half_ago),
+    rule(rf"(?<!个)半{_HALF_UNIT}多?{_AGO}", _half_ago),
+    rule(rf"半{_HALF_UNIT}(?:之后|以后|后)(?!来|面)", _half_from_now),
     rule(rf"{_N}{_UNIT}半{_AGO}", _and_a_half_ago),
-    rule(rf"(?<![\d第.零〇一二两三四五六七八九十百]){_N}{_UNIT}多?{_AGO}(?P<day>的?(?:今天|那天))?", _ago),
+    rule(rf"(?<![\d第.零〇一二两三四五六七八九十百]){_N}{_UNIT}多?{_AGO}(?P<day>的?那天)?", _ago),
     rule(
-        rf"(?P<which>最近这|最近的?|近|过去的?这?|过往|这|呢|未来的?|接下来的?|今后|往后)(?P<count>\d{{1,4}}|[一二两三四五六七八九十百半]{{1,4}}){_UNIT}(?:以来|来|之?内|里|间)?(?!前|后|级|班|度)",
+        r"(?P<which>最近这|最近的?|近|过去的?这?|过往|这|呢|未来的?|接下来的?|今后|往后)"
+        rf"(?P<count>\d{{1,4}}|[一二两三四五六七八九十百半]{{1,4}}){_ANY_UNIT}(?:以来|来|之?内|里|间)?(?!前|后|级|班|度)",
         _rolling,
     ),
     rule(
-        r"(?:这|最近这?|近|过去|前|呢|前面)(?P<few>几|两|俩|些|数)(?P<unit>天|日|周|个?星期|个?礼拜|个?月|年)(?!前|后)",
+        r"(?:这|最近这?|近|过去|(?<!的)前|呢|前面)(?P<few>几|两|俩|些|数)"
+        r"(?P<unit>天|日|周|个?星期|个?礼拜|个?月|年)(?!前|后)",
         _these_days,
     ),
     rule(rf"(?<![\d第.零〇一二两三四五六七八九十百]){_N}{_UNIT}(?:之后|以后|后)(?!来|面)", _from_now),
     rule(rf"(?<=月)的?{_DAY_NUMBER}{_TO}", _day_of_month),
-    rule(rf"(?<=月)的?{_DAY_NUMBER}[日号]", lambda m, c: ex.day_of_month(c, int(han(m["day"])), weak=True)),
-    rule(
-        rf"(?<![\w.]){_DAY_NUMBER}{_TO}|(?<=[从在])(?P<day2>\d{{1,2}}){_TO.replace('last_day', 'last_day2')}",
-        lambda m, c: ex.day_of_month(c, int(han(m["day"] or m["day2"])), int(han(m["last_day"] or m["last_day2"]))),
-    ),
+    rule(rf"(?<=月)的?{_DAY_NUMBER}[日号]", _day_of_month),
+    rule(rf"(?:(?<=[从在自])|(?<![\w.])){_DAY_NUMBER}{_TO}", _bare_day),
     rule(
         rf"(?:(?<=[从在自到至])|(?<![A-Za-z\d第.#\-一二三四五六七八九十])){_DAY_NUMBER}[日号]{_NO_DAY}{_AFTER_DAY}",
-        lambda m, c: ex.day_of_month(c, int(han(m["day"]))),
+        _bare_day,
     ),
-    rule(rf"{_MONTH}份?(?=[^\w]|$|[^是叫爱喜])", _named_month),
+    rule(rf"(?<![\d第]){_MONTH}份?(?=[^\w]|$|[^是叫爱喜])", _named_month),
     rule(
-        rf"{_PART}(?P<hour>\d{{1,2}}|十[一二]|[一二两三四五六七八九十])[点时](?P<minute>半|一刻|三刻|\d{{1,2}}分?|[一二三四五]?十[一二三四五六七八九]?分?)?",
+        r"(?<![A-Za-z0-9/])(?P<month>1[0-2]|0?[1-9])/(?P<day>3[01]|[12]\d|0?[1-9])"
+        r"(?=那天|当天|我|你|晚|早|上午|下午|的(?!概率|可能|人))",
+        _date,
+    ),
+    rule(
+        rf"{_PART}(?P<hour>\d{{1,2}}|十[一二]|[一二两三四五六七八九十])[点时]"
+        r"(?P<minute>半|一刻|三刻|\d{1,2}分?|[一二三四五]?十[一二三四五六七八九]?分?)?",
         _clock_time,
     ),
     rule(_PART + r"(?!会|期|安|报|餐|饭|宴|市|恋|熟|产|退|婚|年)", _part),
@@ -468,7 +392,7 @@ _MASKED: Final = re.compile(
     "周[一二三四五六日](?:围|岁|福|多|成|礼)|(?:小|老|叫)(?:周|国庆|元旦|立春|冬至)[一二三四五六日]?|国庆(?:[是叫说]|同学|哥|叔|他|和我)|"
     "(?<![年月大])(?:初|高|大|小)[一二三四五六](?=学|的?时候|年级|班|数|语|英|上|下|毕|，|。|$)|[一二三四五六七八九\\d]年级|[一二三四五六]年[一二三四五六七八九]班|"
     "版本\\s*\\d[\\d.]*|\\d+(?:\\.\\d+){2,3}(?!\\d)(?<!\\d{4}\\.\\d\\.\\d)(?<!\\d{4}\\.\\d\\d\\.\\d\\d)(?<!\\d{4}\\.\\d\\.\\d\\d)(?<!\\d{4}\\.\\d\\d\\.\\d)|"
-    "上下|早上好|晚上好|下午好|早安|晚安|上午好|中午好|礼拜堂|今晚报|夏天的风|秋天的第一杯|冬奥|春运"
+    "周末愉快|十月怀胎|二月红|(?:中秋|端午|春节|元宵|圣诞|国庆|新年|元旦|五一)(?:月饼|粽子|晚会|快乐)|上下|早上好|晚上好|下午好|早安|晚安|上午好|中午好|礼拜堂|今晚报|夏天的风|秋天的第一杯|冬奥|春运"
 )
 _FILLER: Final = re.compile(r"[\s,，]*(?:份)?的?(?:那个?|这个?|在)?\s*")
 _JOINT: Final = re.compile(r"(?:号|日)?\s*(?:一直)?(?:到|至|直到|~|～|-|—|–|和|与|跟|及)+\s*")
@@ -481,7 +405,7 @@ _TRAIL: Final = re.compile(
     r"(?P<within>那|当|份|我|你|的|[，,。？?！!]|$))"
 )
 _FUTURE: Final = re.compile(
-    "(?<![纪摘重主概简提首需必])要(?!点|求|是|不)|将|会(?!议|员|计|上)|打算|计划|安排|几点|预约|航班|提醒|日程|待办|有空|集合|出发|能不能|可以"
+    "(?<![纪摘重主概简提首需必])要(?!点|求|是|不)|将|(?<![聚约开晚宴社机大协学年集])会(?!议|员|计|上|后|前)|打算|计划|安排|几点|预约|航班|提醒|日程|待办|有空|集合|出发|能不能|可以"
 )
 _PAST: Final = re.compile("了|过(?!年|期|敏)|来着|说|聊|提到|提过|讲|买的|吃的|去的|发的|定的|那次|上次|记得")
 

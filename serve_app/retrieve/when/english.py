@@ -9,6 +9,7 @@ from typing import Final
 from serve_app.retrieve.when import expressions as ex
 from serve_app.retrieve.when import holidays, numeric
 from serve_app.retrieve.when.expressions import Clock, Meaning
+from serve_app.retrieve.when.holiday_names import ENGLISH as ENGLISH_HOLIDAYS
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import ENGLISH_ORDINALS, VAGUE, english
 from serve_app.retrieve.when.periods import Grain, Span
@@ -41,6 +42,7 @@ _MONTH: Final = (
     r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
 _WEEKDAY: Final = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b"
+_WEEKDAYS_WORD: Final = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)s?"
 _SHORT_WEEKDAY: Final = r"(?P<weekday>Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)\b\.?"
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)(?![\w-]|[.,]\d)"
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
@@ -53,50 +55,11 @@ _UNIT: Final = r"(?P<unit>minutes?|mins?|hours?|hrs?|days?|weeks?|fortnights?|mo
 _WHICH: Final = r"(?P<which>last|past|previous|this past|this coming|this|current|next|coming|following|upcoming)"
 _AHEAD: Final = {"last": -1, "past": -1, "previous": -1, "this": 0, "current": 0}
 _ORDINAL: Final = "|".join(sorted(ENGLISH_ORDINALS, key=len, reverse=True))
+_LATE_ORDINAL: Final = "|".join(word for word in _ORDINAL.split("|") if ENGLISH_ORDINALS[word] > 3)
 _PART: Final = r"(?P<part>early morning|morning|noon|midday|lunchtime|afternoon|evening|night)\b"
 _PARTS: Final = {"noon": "noon", "midday": "noon", "lunchtime": "noon", "afternoon": "afternoon"} | dict.fromkeys(
     ("evening", "night"), "evening"
 )
-
-_HOLIDAYS: Final = {
-    r"christmas eve|xmas eve": holidays.on(12, 24),
-    r"boxing day": holidays.on(12, 26),
-    r"christmas|xmas": holidays.CHRISTMAS,
-    r"new year'?s eve|nye\b": holidays.NEW_YEARS_EVE,
-    r"chinese new year'?s eve|lunar new year'?s eve": holidays.CHINESE_NEW_YEARS_EVE,
-    r"chinese new year|lunar new year|spring festival": holidays.CHINESE_NEW_YEAR,
-    r"mid-?\s?autumn(?: festival)?|moon festival": holidays.MID_AUTUMN,
-    r"dragon boat(?: festival)?": holidays.DRAGON_BOAT,
-    r"qingming(?: festival)?|tomb[- ]sweeping day": holidays.solar_term("清明"),
-    r"new year(?:'?s)?(?: day)?(?! (?:resolution|eve))": holidays.NEW_YEAR,
-    r"valentine'?s(?: day)?": holidays.on(2, 14),
-    r"(?:st\.? |saint )patrick'?s(?: day)?": holidays.on(3, 17),
-    r"april fools?'?s?(?: day)?": holidays.on(4, 1),
-    r"halloween": holidays.on(10, 31),
-    r"bonfire night|guy fawkes(?: night)?": holidays.on(11, 5),
-    r"thanksgiving(?: day)?": holidays.thanksgiving(),
-    r"black friday": holidays.thanksgiving(1),
-    r"cyber monday": holidays.thanksgiving(4),
-    r"independence day|(?:the )?fourth of july": holidays.on(7, 4),
-    r"labou?r day": holidays.the(1, 0, 9),
-    r"memorial day": holidays.the(-1, 0, 5),
-    r"(?:mlk|martin luther king(?: jr\.?)?) day": holidays.the(3, 0, 1),
-    r"presidents'? day": holidays.the(3, 0, 2),
-    r"columbus day": holidays.the(2, 0, 10),
-    r"veterans day|armistice day|remembrance day": holidays.on(11, 11),
-    r"juneteenth": holidays.on(6, 19),
-    r"canada day": holidays.on(7, 1),
-    r"bastille day": holidays.on(7, 14),
-    r"australia day": holidays.on(1, 26),
-    r"anzac day": holidays.on(4, 25),
-    r"father'?s'? day": holidays.the(3, 6, 6),
-    r"good friday": holidays.from_easter(-2),
-    r"easter sunday": holidays.from_easter(0),
-    r"easter monday": holidays.from_easter(1),
-    r"palm sunday": holidays.from_easter(-7),
-    r"ash wednesday": holidays.from_easter(-46),
-    r"easter(?: weekend)?": holidays.EASTER_WEEKEND,
-}
 
 
 def _month_number(name: str) -> int:
@@ -145,7 +108,7 @@ def _date(match: Match, clock: Clock) -> Meaning:
 
 def _which_unit(match: Match, clock: Clock) -> Meaning:
     ahead, unit = _ahead(match["which"]), match["unit"].lower()
-    if match["which"].lower() in ("past", "this past"):
+    if match["which"].lower() in ("past", "this past") and unit != "weekend":
         return ex.rolling(clock, 1, unit)
     return {"week": ex.week, "month": ex.month, "year": ex.year, "quarter": ex.quarter, "weekend": ex.weekend}[unit](
         clock, ahead
@@ -192,6 +155,12 @@ def _which_weekday(match: Match, clock: Clock) -> Meaning:
     if which in ("coming", "this coming", "upcoming"):
         return ex.weekday(clock._replace(future=True), number)._replace(again=None)
     return ex.weekday(clock, number, ahead=_ahead(which))
+
+
+def _weekdays_ago(match: Match, clock: Clock) -> Meaning:
+    recent = ex.weekday(clock._replace(future=False), _weekday_number(match["weekday"]))
+    assert recent.again is not None
+    return Meaning(recent.again(1 - int(english(match["count"]))), Grain.DAY)
 
 
 def _weekday_before_last(match: Match, clock: Clock) -> Meaning:
@@ -325,6 +294,11 @@ def _now(match: Match, clock: Clock) -> Meaning:
     return Meaning(Span(clock.now, clock.now), Grain.MOMENT, weak=True)
 
 
+def _nth_week(match: Match, clock: Clock) -> Meaning:
+    nth = -1 if match["nth"].lower() == "last" else ENGLISH_ORDINALS[match["nth"].lower()]
+    return ex.nth_week(nth, weekend=match["unit"].lower() == "weekend")
+
+
 def _bare_year(match: Match, clock: Clock) -> Meaning | None:
     """Most numbers of four digits are no years: only a few words may stand before one that is."""
     number = int(match["year"])
@@ -348,11 +322,10 @@ def _clock_time(match: Match, clock: Clock) -> Meaning:
 
 
 _NO_NOUN: Final = (
-    r"(?! (?:option|one|floor|page|chapter|place|attempt|grade|row|century|edition|version|street|st\b|avenue|ave|line|"
-    r"time|step|item|question|point|person|draft|round|game|season|episode|birthday|anniversary|hole|amendment|paragraph|"
-    r"section|column|try|house|door|exit|gate|seat|table|slide|verse|batch|choice|candidate|suggestion|album|song|lap|"
-    r"book|film|movie|word|letter|sentence|thing|part|half|quarter)s?\b)"
+    r"(?=\s*$|\s*[?.,!;)]|\s(?:and|to|of|about|did|was|were|i|we|you|he|she|at|in|with|until|through|when)\b)"
 )
+"""Of `the 15th day` nothing is to be read: what may follow `the 15th` is few words."""
+
 _LONG_UNIT: Final = r"(?P<unit>week|month|year|quarter|weekend)\b"
 _TO: Final = r" ?(?:and|to|until|till|through|thru|-|–|&) ?(?:the )?(?P<last_day>\d{1,2})(?:st|nd|rd|th)?\b"
 _OTHER_MEASURE: Final = (
@@ -378,9 +351,12 @@ RULES: Final = (
     rule(rf"\b{_WHICH} {_MONTH}(?! \d)", _which_month),
     rule(rf"\b{_MONTH}(?:,| of)? {_YEAR}", _months),
     rule(rf"\b{_MONTH}(?P<year>(?<!.))?", _months),
+    *(
+        rule(rf"\b(?:{_WHICH} )?(?:{words})\b", partial(_holiday, of_year))
+        for words, of_year in ENGLISH_HOLIDAYS.items()
+    ),
     rule(rf"\b{_WHICH} {_SEASON}", _which_season),
     rule(rf"\b{_SEASON}(?: (?:of )?{_YEAR})?", _season),
-    *(rule(rf"\b(?:{_WHICH} )?(?:{words})\b", partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
     rule(rf"\b(?:{_WHICH} )?(?:mother'?s'? day|(?P<mothering>mothering sunday))\b", _mothers_day),
     rule(r"\bthis time last year\b", lambda match, clock: ex.ago(clock, 12, "month")),
     rule(r"\bthis day last year\b", lambda match, clock: ex.ago(clock, 12, "month", exact=True)),
@@ -388,7 +364,7 @@ RULES: Final = (
         r"\b(?:just now|a moment ago|moments ago|a (?:little |short )?while ago|a sec ago)\b",
         lambda match, clock: ex.just_now(clock),
     ),
-    rule(rf"\b{_NUMBER} {_UNIT} from (?:now|today)\b", _from_now),
+    rule(rf"\b{_NUMBER} {_UNIT} from (?:now|today|tomorrow)\b", _from_now),
     rule(rf"\bin {_NUMBER} {_UNIT}(?! or| and)", _in_units),
     rule(rf"\b(?P<which>last|past|previous|preceding|next|coming|following) {_NUMBER} {_UNIT}", _rolling),
     rule(
@@ -397,12 +373,14 @@ RULES: Final = (
     rule(r"\b(?:the|this) (?:last|past) (?P<unit>hour|minute|day)\b", _last_unit),
     rule(rf"\b(?:the )?{_LONG_UNIT} before last\b", _before_last),
     rule(rf"\bthe {_LONG_UNIT} after next\b", _after_next),
+    rule(r"\b(?:the )?(?P<nth>first|second|third|fourth|fifth|last) (?P<unit>week|weekend)(?= (?:of|in)\b)", _nth_week),
     rule(r"\b(?:earlier|later) this (?P<unit>week|month|year|quarter)\b", _so_far),
     rule(rf"\b{_WHICH} {_LONG_UNIT}(?! (?:ending|number))", _which_unit),
     rule(rf"\b(?:the )?{_WEEKDAY} before last\b", _weekday_before_last),
+    rule(rf"\b{_NUMBER} {_WEEKDAYS_WORD} ago\b", _weekdays_ago),
     rule(rf"\b{_WHICH} {_WEEKDAY}(?!s\b)", _which_weekday),
     rule(rf"\b{_WEEKDAY} (?:just gone|just past)\b", _weekday_just_gone),
-    rule(rf"\b{_WEEKDAY}", _weekday),
+    rule(rf"(?<!\ba )(?<!\bany )(?<!\bsome )(?<!\banother )\b{_WEEKDAY}", _weekday),
     rule(rf"\b(?P<which>[Ll]ast|[Tt]his|[Nn]ext) {_SHORT_WEEKDAY}", _which_weekday, 0),
     rule(rf"(?:(?<=[Oo]n )|(?<=[Ss]ince )){_SHORT_WEEKDAY}", _weekday, 0),
     rule(r"\bthe weekend\b(?! of\b)", lambda match, clock: ex.weekend(clock)),
@@ -416,10 +394,11 @@ RULES: Final = (
     rule(r"\b(?:the )?(?P<number>first|second) half(?= of)", _half_of),
     rule(r"\bthe (?P<unit>week|month|quarter|year)\b", _the_unit),
     rule(
-        rf"\bthe (?P<day>\d{{1,2}}(?:st|nd|rd|th)|{_ORDINAL})\b"
+        rf"\bthe (?P<day>\d{{1,2}}(?:st|nd|rd|th)|{_LATE_ORDINAL})\b"
         rf"(?: ?(?:to|-|–|and|through|until) ?(?:the )?(?P<last_day>\d{{1,2}})(?:st|nd|rd|th))?{_NO_NOUN}",
         _ordinal_day,
     ),
+    rule(rf"\bthe (?P<day>{_ORDINAL})(?= of (?:last|this|next|the) month\b)(?P<last_day>(?<!.))?", _ordinal_day),
     rule(rf"(?<![\w$€£#./-]){_YEAR}{_OTHER_MEASURE}", _bare_year),
     numeric.WITHOUT_YEAR,
     rule(r"\b(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>[ap])\.?m\b\.?", _clock_time),
@@ -434,21 +413,22 @@ _MASKED: Final = re.compile(
     | https?://\S+ | \S+@\S+
     | \b(?:version|release|ver|v|python|java|node|ios|android|ubuntu|windows|office|php|go|rust|build|model|room|flight|
         gate|route|highway|bus|line|area|port|bed|apartment|apt|suite|unit|order|invoice|ticket|error|code|pin|no\.?|
-        number|page|chapter|peugeot|level|channel|issue|pr)[ #-]*v?\d[\w./:-]*
+        number|page|chapter|peugeot|level|channel|issue|pr)[ #-]*v?\d[\w./:-]*(?:\ of\ \d+)?
     | \b\d+(?:\.\d+){2,3}(?=[^\w.]|$)(?<!\b\d\.\d\.\d{4})(?<!\b\d\d\.\d\.\d{4})(?<!\b\d\.\d\d\.\d{4})
         (?<!\b\d\d\.\d\d\.\d{4})(?<!\b\d{4}\.\d\.\d)(?<!\b\d{4}\.\d\.\d\d)(?<!\b\d{4}\.\d\d\.\d)(?<!\b\d{4}\.\d\d\.\d\d)
         (?<!\b\d\d\.\d\d\.\d\d)
     | [$€£¥]\s?\d[\d.,]*
     | \b(?:spell|pronounce|the\ word|translate)\ \w+
-    | \b24/7\b
+    | \b24/7\b | \b\d+\ in\ \d+\b
+    | ^(?:mon|tues|wednes|thurs|fri|satur|sun)day\ is\ (?:a|an|my|the)\b
     | \bmay\ (?:i|we|you|he|she|they|it|be|have|not|the|this|that|or|also|well|need|want|cause|contain)\b
     | \bmarch(?:ed|es|ing)?\ (?:to(?!\ (?:may|april|june|july|august|september|october|november|december|\d)\b)|on\b
         |forward|toward|towards|along|through\ the|into|off|past|band|madness|in\ step|for\b)
-    | \b(?:song|film|movie|album|band|book|novel|track|show|game|playlist|character|called|named|titled)\ 
-        (?-i:(?:[A-Z]['\w]*)(?:\ [A-Z]['\w]*)*)
+    | \b(?:song|film|movie|album|band|book|novel|track|show|game|playlist|character|called|named|titled)
+        \ (?-i:(?:[A-Z]['\w]*)(?:\ [A-Z]['\w]*)*)
     | \b(?:every|each|most|all)\ (?:mon|tues|wednes|thurs|fri|satur|sun)day\b
-    | \b(?:casual|freaky|ruby|bloody|super|throwback|taco|girl|man|his\ girl|blue|manic|stormy)\ 
-        (?:mon|tues|wednes|thurs|fri|satur|sun)day\b
+    | \b(?:casual|freaky|ruby|bloody|super|throwback|taco|girl|man|his\ girl|blue|manic|stormy)
+        \ (?:mon|tues|wednes|thurs|fri|satur|sun)day\b
     | \b(?-i:Wednesday\ Addams|Friday\ the|Sunday\ Times|Sunday\ School|Tuesday\ Weld|Spring\ Boot|Summer\ Olympics)\b
     | \b(?:at\ last|last\ but|last\ name|last\ but\ not\ least|next\ door|in\ a\ second|a\ second\ (?!ago))
     | \b(?:saved|save)\ the\ day\b | \bday\ in,?\ day\ out\b
@@ -463,9 +443,9 @@ _LEAD: Final = re.compile(
     r"""(?xi)(?:^|(?<=[^\w]))(?:
     (?P<week>week\ of)
     | (?P<range>between|from)
-    | (?P<since>since|starting|from|as\ of|ever\ since)
+    | (?P<since>since|starting|from|ever\ since)
     | (?P<before>before|prior\ to|earlier\ than|preceding)
-    | (?P<until>until|till|up\ to|through|by|no\ later\ than)
+    | (?P<until>until|till|as\ of|up\ to|through|by|no\ later\ than)
     | (?P<after>after|later\ than)
     | (?P<around>around|circa|near)
     | (?P<within>in|during|on|of|for|over|throughout|this|last|at|dated|the|my|our|your|early|late|mid)
@@ -486,4 +466,8 @@ _PAST: Final = re.compile(
     re.I,
 )
 
-ENGLISH: Final = Language(RULES, _MASKED, _FILLER, _JOINT, _LEAD, _TRAIL, _FUTURE, _PAST)
+_APART: Final = re.compile(
+    r"\s+(?:right |just |immediately )?(?:(?P<before>before|preceding)|(?P<after>after|following))\s+(?:the\s+)?", re.I
+)
+
+ENGLISH: Final = Language(RULES, _MASKED, _FILLER, _JOINT, _LEAD, _TRAIL, _FUTURE, _PAST, _APART)

@@ -218,7 +218,9 @@ def day_of_month(clock: Clock, number: int, last: int | None = None, *, weak: bo
         for chosen, span in placed
         if span is not None and (span.end > clock.now if clock.future else span.start <= clock.now)
     )
-    chosen, span = next(fitting)
+    chosen, span = next(fitting, (0, None))
+    if span is None:
+        raise ValueError("no such day")
     grain = Grain.DAY if count == 1 else Grain.DAYS
     return Meaning(span, grain, within, MONTHLY, lambda later: of_count(chosen + later), weak)
 
@@ -234,7 +236,6 @@ def weekday(clock: Clock, number: int, *, ahead: int | None = None, last: int | 
         return Meaning(within(periods.week(clock.today + ahead * ONE_WEEK)), Grain.DAY)
     passed = (clock.today.weekday() - number - 1) % 7 + 1
     first = clock.today + (7 - passed % 7 if clock.future else -passed) * ONE_DAY
-
 
     def again(later: int) -> Span:
         return periods.days(first + later * ONE_WEEK, count)
@@ -252,6 +253,30 @@ def weekend(clock: Clock, ahead: int | None = None, *, weak: bool = False) -> Me
         ahead = 0 if clock.future or clock.today.weekday() >= 5 else -1
     span = within(periods.week(clock.today + ahead * ONE_WEEK))
     return Meaning(span, Grain.DAYS, within, WEEKLY, weak=weak)
+
+
+def nth_week(nth: int, *, weekend: bool) -> Meaning:
+    """The nth (-1: the last) seven days of a month that is named beside it, or its nth Saturday and Sunday."""
+
+    def within(host: Span) -> Span:
+        if weekend:
+            return periods.days(periods.nth_weekday(host.start.year, host.start.month, 5, nth), 2)
+        start = host.end - ONE_WEEK if nth < 0 else host.start + (nth - 1) * ONE_WEEK
+        return Span(start, min(start + ONE_WEEK, host.end))
+
+    return Meaning(None, Grain.DAYS, within, MONTHLY)
+
+
+def beside(weekly: Meaning, day: Span, *, before: bool) -> Meaning:
+    """The weekday or weekend that comes next before or after a day."""
+    assert weekly.within is not None
+    here = weekly.within(periods.week(day.first_day))
+    assert here is not None
+    if before and here.end > day.start:
+        here = Span(here.start - ONE_WEEK, here.end - ONE_WEEK)
+    if not before and here.start < day.end:
+        here = Span(here.start + ONE_WEEK, here.end + ONE_WEEK)
+    return Meaning(here, weekly.grain)
 
 
 def part(name: str) -> Meaning:

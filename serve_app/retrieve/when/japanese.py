@@ -9,6 +9,7 @@ from typing import Final
 from serve_app.retrieve.when import expressions as ex
 from serve_app.retrieve.when import holidays, numeric, periods
 from serve_app.retrieve.when.expressions import Clock, Meaning
+from serve_app.retrieve.when.holiday_names import JAPANESE as JAPANESE_HOLIDAYS
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import han
 from serve_app.retrieve.when.periods import Grain, Span
@@ -44,37 +45,6 @@ _ERAS: Final = {"令和": 2018, "平成": 1988, "昭和": 1925}
 _SEASONS: Final = {"春": 3, "夏": 6, "秋": 9, "冬": 12}
 _STRETCHES: Final = {"初め": "begin", "はじめ": "begin", "始め": "begin", "初旬": "first", "上旬": "first", "頭": "begin",
                      "中旬": "middle", "半ば": "middle", "なかば": "middle", "下旬": "late", "末": "end", "終わり": "end"}  # fmt: skip
-
-_HOLIDAYS: Final = {
-    r"お?正月|三が日": holidays.on(1, 1, 3),
-    r"元日|元旦": holidays.NEW_YEAR,
-    r"成人の日": holidays.the(2, 0, 1),
-    r"節分": holidays.on(2, 3),
-    r"バレンタイン(?:デー)?": holidays.on(2, 14),
-    r"ひな祭り|雛祭り": holidays.on(3, 3),
-    r"ホワイトデー": holidays.on(3, 14),
-    r"エイプリルフール": holidays.on(4, 1),
-    r"昭和の日": holidays.on(4, 29),
-    r"ゴールデンウィーク|GW": holidays.on(4, 29, 7),
-    r"憲法記念日": holidays.on(5, 3),
-    r"みどりの日": holidays.on(5, 4),
-    r"こどもの日|子供の日": holidays.on(5, 5),
-    r"母の日": holidays.the(2, 6, 5),
-    r"父の日": holidays.the(3, 6, 6),
-    r"七夕": holidays.on(7, 7),
-    r"海の日": holidays.the(3, 0, 7),
-    r"山の日": holidays.on(8, 11),
-    r"お盆": holidays.on(8, 13, 4),
-    r"敬老の日": holidays.the(3, 0, 9),
-    r"スポーツの日|体育の日": holidays.the(2, 0, 10),
-    r"ハロウィン|ハロウィーン": holidays.on(10, 31),
-    r"文化の日": holidays.on(11, 3),
-    r"勤労感謝の日": holidays.on(11, 23),
-    r"クリスマスイブ|クリスマス・イブ": holidays.on(12, 24),
-    r"クリスマス": holidays.CHRISTMAS,
-    r"大晦日|大みそか": holidays.NEW_YEARS_EVE,
-    r"夏休み": holidays.on(7, 20, 43),
-}
 
 
 def _unit(name: str) -> str:
@@ -237,7 +207,7 @@ RULES: Final = (
     rule(r"(?<=[月年週])の?(?P<stretch>初め|はじめ|始め|初旬|上旬|頭|中旬|半ば|なかば|下旬|末|終わり)", _stretch),
     rule(r"(?P<which>この|昨|今)(?P<season>春|夏|秋|冬)", _this_season),
     rule(r"(?<=[のた年])(?P<season>春|夏|秋|冬)(?!休み)", _season),
-    *(rule(words, partial(_holiday, of_year)) for words, of_year in _HOLIDAYS.items()),
+    *(rule(words, partial(_holiday, of_year)) for words, of_year in JAPANESE_HOLIDAYS.items()),
     rule(rf"{_N}{_UNIT}半(?:ほど|くらい|ぐらい)?前", _half_hour_ago),
     rule(rf"(?<![第\d]){_N}{_UNIT}(?:ほど|くらい|ぐらい)?前(?!後)", _ago),
     rule(rf"(?P<which>過去|ここ|この|最近|直近|今後|これから|向こう)の?{_N}{_UNIT}間?(?!前|後)", _rolling),

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from serve_app.retrieve.when.expressions import AROUND, WEEKLY, Clock, Meaning
+from serve_app.retrieve.when.expressions import AROUND, WEEKLY, Clock, Meaning, beside
 from serve_app.retrieve.when.language import Language
 from serve_app.retrieve.when.periods import Grain, Span, week
 
@@ -73,6 +73,10 @@ def _nested(text: str, found: list[Mention], language: Language) -> list[Mention
 
 def _one_in_other(text: str, left: Mention, right: Mention, language: Language) -> Mention | None:
     gap = text[left.end : right.start]
+    apart = language.apart and language.apart.fullmatch(gap)
+    if apart and left.meaning.hosts == WEEKLY and right.meaning.grain is Grain.DAY and right.meaning.span is not None:
+        placed = beside(left.meaning, right.meaning.span, before=apart["before"] is not None)
+        return Mention(left.start, right.end, placed)
     if not language.filler.fullmatch(gap):
         return None
     same_day = _same_day(left.meaning, right.meaning)
@@ -165,10 +169,11 @@ def _alone(text: str, one: Mention, language: Language, clock: Clock) -> Reading
     """An expression with what is said of it: since, before, until, after or around it, or in it."""
     span, meaning = one.meaning.span, one.meaning
     relation = _relation(text, one, one, language)
-    if span is None or meaning.bare or (meaning.weak and not relation):
+    if span is None or span.start == span.end or meaning.bare or (meaning.weak and not relation):
         return None
     if relation in ("since", "after"):
-        start = span.start if relation == "since" else span.end
+        under_way = span.start <= clock.now < span.end  # "after March" said in March means this very one
+        start = span.start if relation == "since" or under_way else span.end
         return Reading(start, clock.now if start < clock.now else None, meaning.vague)
     if relation in ("before", "until"):
         return Reading(None, span.start if relation == "before" else span.end, meaning.vague)

@@ -35,6 +35,8 @@ class Language(NamedTuple):
     future: re.Pattern[str]
     past: re.Pattern[str]
     """A query that looks ahead has words of the first and none of the second."""
+    apart: re.Pattern[str] | None = None
+    """All that stands between a weekday and the day that it comes before or after, in groups of these names."""
 
 
 def rule(words: str, build: Build, flags: int = re.I) -> Rule:

@@ -21,8 +21,8 @@ from serve_app.retrieve.when.language import Language
 from serve_app.retrieve.when.spanish import SPANISH
 from serve_app.retrieve.when.zones import local_now, located, zone_of
 
-READ_CHARACTERS_MAX: Final = 2_000
-"""Of a longer query so much is read: its beginning."""
+READ_CHARACTERS_MAX: Final = 400
+"""Of a longer query so much is read, its beginning: it is read on the event loop, in a millisecond or so."""
 
 MASK: Final = "\ufffc"
 
@@ -70,15 +70,16 @@ def read(query: str, now: datetime, locale: str | None = None) -> list[joining.R
 
 
 def _languages(text: str, locale: str | None) -> list[Language]:
-    """Those that the script allows. Kana, or a Japanese locale, makes Han characters Japanese."""
+    """Those that the script allows, the likelier first. Kana, or a Japanese locale, makes Han characters Japanese."""
+    tag = (locale or "").lower()
     chosen = []
     if _HAN.search(text) or _KANA.search(text):
-        japanese = _KANA.search(text) or (locale or "").lower().startswith("ja")
-        chosen.append(JAPANESE if japanese else CHINESE)
+        chosen.append(JAPANESE if _KANA.search(text) or tag.startswith("ja") else CHINESE)
     if _LATIN.search(text) or not chosen:
-        spanish = (locale or "").lower().startswith("es") or _SPANISH_WORDS.search(text)
-        chosen.append(SPANISH if spanish else ENGLISH)
-        if spanish and not (locale or "").lower().startswith("es"):
+        words = _SPANISH_WORDS.search(text)
+        if words or tag.startswith("es"):
+            chosen.append(SPANISH)
+        if not (words and tag.startswith("es")):
             chosen.append(ENGLISH)
     return chosen
 

@@ -9,6 +9,7 @@ from typing import Final
 from serve_app.retrieve.when import expressions as ex
 from serve_app.retrieve.when import holidays, numeric
 from serve_app.retrieve.when.expressions import Clock, Meaning
+from serve_app.retrieve.when.holiday_names import SPANISH as SPANISH_HOLIDAYS
 from serve_app.retrieve.when.language import Language, rule
 from serve_app.retrieve.when.numerals import VAGUE, spanish
 from serve_app.retrieve.when.periods import Grain, Span
@@ -62,32 +63,6 @@ _PLACES: Final = {
 }
 _PART: Final = r"(?:por |de |en |a )?la (?P<part>madrugada|mañana|tarde|noche)\b|(?:al |a )?(?P<noon>mediod[íi]a)\b"
 _PARTS: Final = {"madrugada": "dawn", "mañana": "morning", "tarde": "afternoon", "noche": "evening"}
-
-_HOLIDAYS: Final = {
-    r"nochebuena": holidays.on(12, 24),
-    r"navidad(?:es)?": holidays.CHRISTMAS,
-    r"nochevieja|fin de año": holidays.NEW_YEARS_EVE,
-    r"año nuevo(?! chino)": holidays.NEW_YEAR,
-    r"año nuevo chino": holidays.CHINESE_NEW_YEAR,
-    r"(?:el día de )?(?:los )?reyes(?: magos)?(?<!de reyes)": holidays.on(1, 6),
-    r"san valent[íi]n|día de los enamorados": holidays.on(2, 14),
-    r"día del padre": holidays.on(3, 19),
-    r"semana santa": holidays.from_easter(-7, 8),
-    r"jueves santo": holidays.from_easter(-3),
-    r"viernes santo": holidays.from_easter(-2),
-    r"domingo de ramos": holidays.from_easter(-7),
-    r"(?:domingo de )?pascua": holidays.from_easter(0),
-    r"(?:noche de )?san juan(?= |\?|$)(?! de)": holidays.on(6, 24),
-    r"día de la madre": holidays.the(1, 6, 5),
-    r"día del trabajo|día de los trabajadores": holidays.on(5, 1),
-    r"(?:día de la )?hispanidad|el pilar": holidays.on(10, 12),
-    r"halloween": holidays.on(10, 31),
-    r"todos los santos": holidays.on(11, 1),
-    r"día de (?:los )?muertos": holidays.on(11, 2),
-    r"día de la constitución": holidays.on(12, 6),
-    r"la inmaculada": holidays.on(12, 8),
-    r"black friday|viernes negro": holidays.thanksgiving(1),
-}
 
 
 def _month_number(name: str) -> int:
@@ -315,7 +290,7 @@ RULES: Final = (
     rule(rf"\b(?P<season>primavera|verano|otoño|invierno)(?: (?:de |del )?{_YEAR})?", _season),
     *(
         rule(rf"\b(?:{words})\b(?P<past> pasad[oa]s?\b)?", partial(_holiday, of_year))
-        for words, of_year in _HOLIDAYS.items()
+        for words, of_year in SPANISH_HOLIDAYS.items()
     ),
     rule(
         r"\ba (?P<stretch>principios|comienzos|inicios|mediados|finales|fines)\b|\b(?P<s2>(?<!.))?al (?P<stretch2>principio|inicio|final) (?=de)",

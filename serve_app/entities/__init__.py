@@ -1,0 +1,1 @@
+"""What a turn names: people, places, works, orders, codes, dates. Rules only; pure and the same in every process."""

@@ -1,0 +1,58 @@
+"""Orders that the second stage has found: who asks the same again of an unchanged memory waits for none of it.
+
+What is kept are digests and scores, no text. Bounded; those used least recently go first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from serve_app.retrieve.question import Question
+from serve_app.retrieve.shortlist import Clues, asked_hour
+
+ORDERS_MAX: Final = 1_024
+"""Two kilobytes each, so two megabytes when full."""
+
+Scores = NDArray[np.float64]
+Opinions = Mapping[str, Scores]
+"""By kind of reranker."""
+
+
+def digest_of(clues: Clues, question: Question) -> bytes:
+    """Of all that an order depends on: the state of the memory, the query, and the candidates with their scores."""
+    state = (clues.owner, clues.applied_seq, clues.version, question.as_of, question.query, question.said)
+    asked = (asked_hour(question), question.late, question.window and question.window.bounds)
+    whole = hashlib.blake2b(msgspec.json.encode((state, asked)), digest_size=16)
+    whole.update(clues.ranking.ordinals.tobytes())
+    whole.update(clues.ranking.scores.tobytes())
+    return whole.digest()
+
+
+class Remembered:
+    """Safe for threads."""
+
+    def __init__(self, orders_max: int = ORDERS_MAX) -> None:
+        self._orders_max = orders_max
+        self._orders: OrderedDict[bytes, Opinions] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, digest: bytes) -> Opinions | None:
+        with self._lock:
+            found = self._orders.get(digest)
+            if found is not None:
+                self._orders.move_to_end(digest)
+            return found
+
+    def put(self, digest: bytes, opinions: Opinions) -> None:
+        with self._lock:
+            self._orders[digest] = opinions
+            if len(self._orders) > self._orders_max:
+                self._orders.popitem(last=False)
