@@ -36,39 +36,18 @@ _BEST: Final = 10
 """How many of the list's first the newness of a candidate is judged among."""
 
 _DIGIT: Final = re.compile(r"\d")
-_NUMBER_WORD: Final = re.compile(
-    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|half|twice|hundred|thousand)\b|[一二两三四五六七八九十百千万半]",
-    re.I,
-)
-_WHEN_SAID: Final = re.compile(
-    r"\b(?:today|tomorrow|yesterday|tonight|ago|last|next|this (?:morning|week|weekend|month|year)|since|monday|tuesday|"
-    r"wednesday|thursday|friday|saturday|sunday|january|february|march|april|may|june|july|august|september|october|"
-    r"november|december|weekend|\d{1,2}(?:am|pm|:\d\d|st|nd|rd|th))\b|[今明昨前后後]天|[上下这這]个?[周週月星]|[周週]|星期|"
-    r"礼拜|月|[号號日]|[点點]|去年|今年|明年",
-    re.I,
-)
 _CLOSING: Final = " \n\t\"'”’」）)*_。.!！~～…"
 _QUESTION_ENDS: Final = ("?", "？", "吗", "嗎", "呢")
-_ASKS_WHEN: Final = re.compile(
-    r"\b(?:when|what (?:date|day|time|month|year)|how (?:long|many days|many weeks|recently))\b|什么时候|什麼時候|几点|"
-    r"幾點|哪天|哪一天|何时|何時|几号|幾號|多久|星期几|星期幾|哪年|哪个月|哪個月",
-    re.I,
-)
-_ASKS_NUMBER: Final = re.compile(
-    r"\b(?:how (?:much|many|old|far|big|tall|heavy)|number|price|cost|code|total|amount)\b|多少|几[个個]|幾[个個]|多大|"
-    r"多高|价|價|编号|編號|号码|號碼|密码|密碼",
-    re.I,
-)
-_ASKS_NEWEST: Final = re.compile(
-    r"\b(?:now|current|currently|latest|still|these days|at the moment|new|final|finally|ended up|settled)\b|现在|現在|目前|"
-    r"最新|最后|最後|最终|最終|如今|还是|還是|眼下",
-    re.I,
-)
-_ASKS_FIRST: Final = re.compile(
-    r"\b(?:first|original|originally|initially|before|used to)\b|原来|原來|最初|一开始|之前|以前", re.I
-)
-_ASKS_SELF: Final = re.compile(r"\b(?:i|i'm|i've|my|me|mine|we|our)\b|[我咱]", re.I)
-_ASKS_YOU: Final = re.compile(r"\b(?:you|your)\b|[你您]", re.I)
+
+
+def of_late(name: str) -> bool:
+    """Whether a column is NaN where there are no tokens."""
+    return name.startswith("late_") or name in ("window_apart", "window_rank", "session_late")
+
+
+def of_dense(name: str) -> bool:
+    """Whether a column is NaN where there are no vectors."""
+    return name.startswith("dense") or name == "session_dense"
 
 
 class Asked(NamedTuple):
@@ -121,27 +100,24 @@ FEATURES: Final = (
     "length",
     "is_question",
     "has_digit",
-    "has_number_word",
-    "says_when",
     "is_user",
     "is_assistant",
     "is_tool",
     "is_said",
     "after_question",
-    "before_question",
-    "opens_session",
     "turns_ago",
     "days_ago",
     "newer_than",
-    "asks_when",
-    "asks_number",
-    "asks_newest",
-    "asks_first",
-    "asks_self",
-    "asks_you",
     "query_length",
     "query_unspaced",
-    "list_size",
+    "fused_apart",
+    "dense_apart",
+    "dense_rank",
+    "late_apart",
+    "window_apart",
+    "window_rank",
+    "bm25_apart",
+    "bm25_rank",
 )
 """The columns of a row, in order."""
 
@@ -149,17 +125,17 @@ FEATURES: Final = (
 def rows(
     evidence: Evidence, ranking: Ranking, turn_of: Callable[[int], Turn | None], asked: Asked, late: Late | None
 ) -> Rows:
-    """One row a candidate of `ranking`, in its order. `turn_of`: the turn with an ordinal, None where it is not here."""
+    """One row a candidate of `ranking`, in its order. `turn_of` gives a turn by ordinal, None where it is not here."""
     at = ranking.ordinals
     turns = [turn_of(ordinal) for ordinal in at.tolist()]
-    columns: Columns = {"list_size": len(at)}
-    columns |= _of_first_stage(evidence, ranking)
+    columns = _of_first_stage(evidence, ranking)
     columns |= _of_late(late, evidence, at)
-    columns |= _of_texts(turns, asked)
-    columns |= _of_places(turns, evidence, at, turn_of, asked.now)
+    columns |= _of_turns(turns, asked)
+    columns |= _of_places(evidence, at, turn_of)
     columns |= _of_query(asked.query)
     columns |= _of_sessions(columns, [turn.session if turn else "" for turn in turns])
     columns |= _of_newness(columns, at)
+    columns |= _within_list(columns, len(at))
     table = np.full((len(at), len(FEATURES)), np.nan, np.float32)
     for place, name in enumerate(FEATURES):
         table[:, place] = columns[name]
@@ -200,7 +176,7 @@ def _of_first_stage(evidence: Evidence, ranking: Ranking) -> Columns:
 def _of_late(late: Late | None, evidence: Evidence, at: Ints) -> Columns:
     names = ("plain", "weighted", "window")
     if late is None:
-        alone = ("late_least", "late_reverse", "late_rank", "late_before", "late_after")
+        alone = ("late_least", "late_reverse", "late_before", "late_after")
         return dict.fromkeys([f"late_{name}{end}" for name in names for end in ("", "_behind")] + [*alone], np.nan)
     columns: Columns = {}
     for name in names:
@@ -208,54 +184,43 @@ def _of_late(late: Late | None, evidence: Evidence, at: Ints) -> Columns:
         columns |= {f"late_{name}": found, f"late_{name}_behind": found - np.fmax.reduce(found, initial=-1.0)}
     columns |= {"late_least": late.least[at], "late_reverse": late.reverse[at]}
     columns["late_before"], columns["late_after"] = _of_neighbours(late.weighted, evidence, at)
-    weighted = late.weighted[at]
-    rank = np.empty(len(at), np.float32)
-    rank[np.argsort(-np.nan_to_num(weighted, nan=-1.0), kind="stable")] = np.arange(len(at))
-    return columns | {"late_rank": rank}
-
-
-def _of_texts(turns: Sequence[Turn | None], asked: Asked) -> Columns:
-    """What kind of text each candidate is."""
-    said = frozenset(asked.said)
-    facts = [(np.nan,) * 5 if turn is None else _facts(turn.text[:TEXT_CHARACTERS_MAX]) for turn in turns]
-    names = ("length", "is_question", "has_digit", "has_number_word", "says_when")
-    columns: Columns = {name: np.array([fact[place] for fact in facts], np.float32) for place, name in enumerate(names)}
-    for role in ("user", "assistant", "tool"):
-        columns[f"is_{role}"] = np.array([turn is not None and turn.role == role for turn in turns], np.float32)
-    columns["is_said"] = np.array([turn is not None and turn.text in said for turn in turns], np.float32)
     return columns
 
 
-def _facts(text: str) -> tuple[float, ...]:
+def _of_turns(turns: Sequence[Turn | None], asked: Asked) -> Columns:
+    """What each candidate is by itself."""
+    said = frozenset(asked.said)
+    facts = [_unknown_turn if turn is None else _facts(turn, asked.now, said) for turn in turns]
+    table = np.array(facts, np.float32).reshape(len(turns), len(_FACTS))
+    return {name: table[:, place] for place, name in enumerate(_FACTS)}
+
+
+_FACTS: Final = ("length", "is_question", "has_digit", "is_user", "is_assistant", "is_tool", "is_said", "days_ago")
+_unknown_turn: Final = (np.nan,) * len(_FACTS)
+
+
+def _facts(turn: Turn, now: int, said: frozenset[str]) -> tuple[float, ...]:
+    text = turn.text
+    seen = text[:TEXT_CHARACTERS_MAX]
     return (
-        math.log1p(len(text.encode())),
-        float(_asks(text)),
-        float(_DIGIT.search(text) is not None),
-        float(_NUMBER_WORD.search(text) is not None),
-        float(_WHEN_SAID.search(text) is not None),
+        math.log1p(len(seen) if seen.isascii() else len(seen.encode(errors="replace"))),
+        _asks(text),
+        _DIGIT.search(seen) is not None,
+        turn.role == "user",
+        turn.role == "assistant",
+        turn.role == "tool",
+        text in said,
+        math.log1p(max(now - turn.created_at, 0) / _DAY_US),
     )
 
 
-def _of_places(
-    turns: Sequence[Turn | None],
-    evidence: Evidence,
-    at: Ints,
-    turn_of: Callable[[int], Turn | None],
-    now: int,
-) -> Columns:
-    """Where each stands in its session, and what stands beside it."""
+def _of_places(evidence: Evidence, at: Ints, turn_of: Callable[[int], Turn | None]) -> Columns:
+    """Where each candidate stands: an answer follows a question, and what was said last was mostly not asked for."""
     before = [turn_of(place) if place >= 0 else None for place in evidence.previous[at].tolist()]
-    after = [turn_of(place) if place >= 0 else None for place in evidence.following[at].tolist()]
-    newest = int(np.flatnonzero(evidence.eligible)[-1]) if evidence.eligible.any() else 0
+    newest = int(evidence.eligible.nonzero()[0][-1:].sum())
     return {
         "after_question": np.array([turn is not None and _asks(turn.text) for turn in before], np.float32),
-        "before_question": np.array([turn is not None and _asks(turn.text) for turn in after], np.float32),
-        "opens_session": (evidence.previous[at] < 0).astype(np.float32),
         "turns_ago": np.log1p(np.maximum(newest - at, 0)),
-        "days_ago": np.array(
-            [np.nan if turn is None else math.log1p(max(now - turn.created_at, 0) / _DAY_US) for turn in turns],
-            np.float32,
-        ),
     }
 
 
@@ -265,16 +230,7 @@ def _asks(text: str) -> bool:
 
 def _of_query(query: str) -> Columns:
     """The same in all rows: what the other columns mean depends on it."""
-    return {
-        "asks_when": float(_ASKS_WHEN.search(query) is not None),
-        "asks_number": float(_ASKS_NUMBER.search(query) is not None),
-        "asks_newest": float(_ASKS_NEWEST.search(query) is not None),
-        "asks_first": float(_ASKS_FIRST.search(query) is not None),
-        "asks_self": float(_ASKS_SELF.search(query) is not None),
-        "asks_you": float(_ASKS_YOU.search(query) is not None),
-        "query_length": math.log1p(len(query_terms(query))),
-        "query_unspaced": float(bool(unspaced_runs(query))),
-    }
+    return {"query_length": math.log1p(len(query_terms(query))), "query_unspaced": bool(unspaced_runs(query))}
 
 
 def _of_sessions(columns: Columns, sessions: Sequence[str]) -> Columns:
@@ -293,6 +249,29 @@ def _of_newness(columns: Columns, at: Ints) -> Columns:
     """How many of the list's best are older: of several values of one thing the newest is mostly meant."""
     best = np.sort(at[:_BEST])
     return {"newer_than": np.searchsorted(best, at) / max(len(best), 1)}
+
+
+_COMPARED: Final = (
+    ("fused", "fused"),
+    ("dense", "dense"),
+    ("late", "late_weighted"),
+    ("window", "late_window"),
+    ("bm25", "bm25"),
+)
+
+
+def _within_list(columns: Columns, n: int) -> Columns:
+    """How far each stands out in this list: spreads differ from query to query, encoder to encoder."""
+    found: Columns = {}
+    for name, column in _COMPARED:
+        values = np.broadcast_to(np.asarray(columns[column], np.float32), (n,))
+        found |= {f"{name}_apart": np.nan, f"{name}_rank": np.nan}
+        known = values[~np.isnan(values)]
+        if len(known):
+            spread = max(float(known.std()), 1e-6)
+            found[f"{name}_apart"] = (values - known.mean()) / spread
+            found[f"{name}_rank"] = np.log1p(np.searchsorted(np.sort(-known), -values))
+    return found
 
 
 def _of_neighbours(scores: Floats, evidence: Evidence, at: Ints) -> tuple[Floats, Floats]:

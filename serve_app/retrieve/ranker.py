@@ -32,6 +32,9 @@ ALL_LEAVES: Final = np.uint32(0xFFFFFFFF)
 
 BYTES_MAX: Final = 16 << 20
 
+LEAF_STEP: Final = 2.0**-30
+"""Values of leaves are whole numbers of it: then their sum is exact, in whichever order they are added up."""
+
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 LATE: Final = FEATURES.index("late_weighted")
@@ -80,6 +83,11 @@ class _Forest(NamedTuple):
     leaves: NDArray[np.float64]
     """(trees, leaves)"""
 
+    @property
+    def tests(self) -> tuple[int, int]:
+        """Trees, and nodes of each."""
+        return len(self.leaves), self.leaves.shape[1] - 1
+
 
 class Ranker:
     """See the module. Immutable, for any number of threads."""
@@ -116,7 +124,7 @@ class Ranker:
         right = seen > forest.thresholds
         right |= np.isnan(seen) & forest.unknown_right
         left = np.where(right, forest.kept, ALL_LEAVES)
-        possible = np.bitwise_and.reduce(left.reshape(len(forest.leaves), -1, len(rows)), axis=1)
+        possible = np.bitwise_and.reduce(left.reshape(*forest.tests, len(rows)), axis=1)
         lowest = possible & (~possible + np.uint32(1))
         return np.asarray(np.frexp(lowest.astype(np.float64))[1] - 1, np.intp)
 
@@ -194,7 +202,7 @@ def _forest(file: RankerFile) -> _Forest:
     known = [FEATURES.index(name) for name in file.features]
     for number, tree in enumerate(file.trees):
         order, left_of = _in_order(tree)
-        leaves[number, : len(order)] = [tree.leaf[leaf] for leaf in order]
+        leaves[number, : len(order)] = [round(tree.leaf[leaf] / LEAF_STEP) * LEAF_STEP for leaf in order]
         for node, column in enumerate(tree.column):
             columns[number, node] = known[column]
             thresholds[number, node] = _not_above(tree.threshold[node])
@@ -208,7 +216,7 @@ def _forest(file: RankerFile) -> _Forest:
 def _not_above(threshold: float) -> np.float32:
     """The largest float32 that is not above it: a float32 is above the one exactly where it is above the other."""
     near = np.float32(np.clip(threshold, -_LARGEST, _LARGEST))
-    return near if near <= threshold else np.nextafter(near, np.float32(-np.inf))
+    return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
 
 
 def _in_order(tree: Tree) -> tuple[list[int], list[list[int]]]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.errors import NotSupported
-from serve_app.retrieve.features import FEATURES, Rows
+from serve_app.retrieve.features import FEATURES, Rows, of_dense, of_late
 from serve_app.retrieve.ranker import LEAVES_MAX, Ranker, RankerFile, Tree
 
 DEPTHS: Final = (5, 10, 25, 50)
@@ -29,7 +29,7 @@ class Example(NamedTuple):
     query: str
     """Its id."""
     group: str
-    """Queries of one group are never ranked by a model that was trained on others of it: the author, the conversation."""
+    """The author or the conversation: in `cross_validated` no model sees two queries of one group apart."""
     rows: Rows
     gold: NDArray[np.bool_]
     """Shape (n,): which candidates answer the query."""
@@ -38,7 +38,7 @@ class Example(NamedTuple):
 
 
 class TrainingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Small trees, slowly grown, many columns left out at random: what is learned has to hold for other people's turns."""
+    """Small trees, grown slowly, with columns left out at random: what is learned has to hold for other people."""
 
     trees: int = 100
     leaves: int = 7
@@ -49,6 +49,12 @@ class TrainingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows_share: float = 0.7
     seeds: tuple[int, ...] = (1, 2, 3)
     """A forest each; the mean of them ranks."""
+    candidates: int = 60
+    """Of each list so many are learned from: those further back teach little more and take as long."""
+    late_hidden_every: int = 4
+    dense_hidden_every: int = 8
+    """Every so manieth query is learned from once more as it looks without tokens, and without vectors, too: turns and
+    whole memories may have none, and are to be ranked no worse than the first stage does."""
     late_share: float = 0.0
     left_out: tuple[str, ...] = ()
     """Features that are not to be learned from."""
@@ -60,11 +66,12 @@ def train(examples: Sequence[Example], options: TrainingOptions | None = None, t
     Raises ValueError where there is nothing to learn from, NotSupported without LightGBM.
     """
     options = options or TrainingOptions()
-    usable = [one for one in examples if one.gold.any() and not one.gold.all()]
+    seen = [_ahead(one, options.candidates) for one in examples]
+    usable = [one for one in seen if one.gold.any() and not one.gold.all()]
     if not usable:
         raise ValueError("no query has both a candidate that answers it and one that does not")
     chosen = [place for place, name in enumerate(FEATURES) if name not in options.left_out]
-    data = _dataset(usable, chosen)
+    data = _dataset(usable + _with_less(usable, options), chosen)
     forests = [_grown(data, options, seed) for seed in options.seeds]
     roots = [one["tree_structure"] for forest in forests for one in forest["tree_info"]]
     trees = tuple(_tree(root, len(forests)) for root in roots)
@@ -91,6 +98,23 @@ def _recalls(prefix: str, ranked: Sequence[NDArray[np.bool_]], examples: Sequenc
     return {
         f"{prefix}recall@{depth}": float(np.mean([gold[:depth].sum() for gold in ranked] / wanted)) for depth in DEPTHS
     }
+
+
+def _ahead(example: Example, candidates: int) -> Example:
+    return example._replace(rows=example.rows[:candidates], gold=example.gold[:candidates])
+
+
+def _with_less(examples: Sequence[Example], options: TrainingOptions) -> list[Example]:
+    late = [place for place, name in enumerate(FEATURES) if of_late(name)]
+    dense = [place for place, name in enumerate(FEATURES) if of_dense(name)]
+    hidden = [_hidden(one, late) for one in examples[:: options.late_hidden_every]]
+    return hidden + [_hidden(one, late + dense) for one in examples[:: options.dense_hidden_every]]
+
+
+def _hidden(example: Example, columns: Sequence[int]) -> Example:
+    rows = example.rows.copy()
+    rows[:, columns] = np.nan
+    return example._replace(rows=rows)
 
 
 def _described(examples: Sequence[Example]) -> str:
