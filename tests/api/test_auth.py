@@ -59,13 +59,13 @@ def arguments(route: Route, user: str = "zelda") -> dict[str, Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def owned(service: Running) -> None:
-    service.append("zelda", "s", {"id": "t", "role": "user", "content": "kept"})
-    service.ok("PUT", "/v1/users/zelda/facts/k", json={"value": "kept"})
+    service.append("zelda", "s", {"id": "t", "role": "user", "content": "quetzal"})
+    service.ok("PUT", "/v1/users/zelda/facts/k", json={"value": "quetzal"})
 
 
 def unchanged(service: Running) -> None:
-    assert [turn["content"] for turn in service.turns("zelda", "s")] == ["kept"]
-    assert service.ok("GET", "/v1/users/zelda/facts/k")["value"] == "kept"
+    assert [turn["content"] for turn in service.turns("zelda", "s")] == ["quetzal"]
+    assert service.ok("GET", "/v1/users/zelda/facts/k")["value"] == "quetzal"
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=named)
@@ -103,7 +103,7 @@ def test_without_a_key_nobody_learns_which_routes_there_are(service: Running, pa
 def test_open_routes_show_no_data_and_no_key(service: Running, path: str) -> None:
     answer = service.call("GET", path, key=None)
     assert answer.status_code == 200
-    for secret in ("kept", "zelda", service.key, service.key.rpartition("_")[2]):
+    for secret in ("quetzal", "zelda", service.key, service.key.rpartition("_")[2]):
         assert secret not in answer.text
 
 
@@ -130,7 +130,7 @@ def test_a_bound_key_is_refused_for_any_other_user(service: Running, route: Rout
     answer = service.call(route.method, **asked, key=bound)
     if "{user_id}" in route.template or "user_id" in route.query or "user_id" in asked.get("json", {}):
         refused(answer, 403, "forbidden")
-    assert "kept" not in answer.text
+    assert "quetzal" not in answer.text
     unchanged(service)
 
 
