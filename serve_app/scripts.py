@@ -22,6 +22,10 @@ _LATIN_LETTER: Final = re.compile(f"[{_LATIN}]")
 _OTHER_SIGN: Final = re.compile(rf"[^\W\d_{_LATIN}{_SHARED}]")
 """A letter of another script, or a number that is no digit (a half, a circled one)."""
 
+AS_ASCII: Final = {0x130: "I", 0x131: "i", 0x17F: "s", 0x212A: "K"}
+"""The letters beyond ASCII that a pattern without regard to case takes for i, s and k. In lower case they are others:
+who looks up what such a pattern found translates the text by this first. No place in the text moves."""
+
 
 def has_latin(text: str) -> bool:
     """Whether a letter of it is Latin."""

@@ -63,9 +63,13 @@ def addresses(text: str) -> Iterator[Coded]:
 
 
 def orders(text: str) -> Iterator[Coded]:
-    """Ids that a word before them, or their own form, makes those of an order, a booking, a parcel, an invoice."""
+    """Ids that a word before them, or their own form, makes those of an order, a booking, a parcel, an invoice.
+
+    Few digits are a count or a size (`order 12`, `order A4`), unless the whole looks like a code (`order ZX-81Q`).
+    """
     for match in _ORDER.finditer(text):
-        if sum(map(str.isdigit, match["id"])) >= 3:
+        digits, is_code = sum(map(str.isdigit, match["id"])), _UPPER.fullmatch(match["id"]) is not None
+        if digits >= 3 or (digits == 2 and is_code and len(match["id"]) >= 5):
             yield Coded(match.start("id"), match.end("id"), "order", match["id"])
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from serve_app.scripts import AS_ASCII
+
 _MONTHS: Final = {
     name: number
     for number, names in enumerate(
@@ -28,7 +30,7 @@ _MONTHS: Final = {
     for name in names.split()
 }
 _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_HAN_DIGITS: Final = {sign: value for value, sign in enumerate("〇一二三四五六七八九十")} | {"零": 0, "廿": 20}
+_HAN_DIGITS: Final = {sign: value for value, sign in enumerate("〇一二三四五六七八九十")} | {"零": 0}
 
 _DAY_FIRST: Final = re.compile(
     rf"(?P<d>[0-3]?\d)(?:st|nd|rd|th)?(?:\s+(?:of|de))?\s+(?P<m>{_MONTH})\b\.?(?:,?(?:\s+(?:de|del))?\s+(?P<y>(?:19|20)\d\d)\b)?",
@@ -81,6 +83,8 @@ def dates(text: str) -> Iterator[Dated]:
 def _written(text: str) -> Iterator[Dated]:
     """With the name of the month, on either side of the number."""
     end = 0
+    if not text.isascii():
+        text = text.translate(AS_ASCII)
     for digits in _DIGITS.finditer(text):
         start = digits.start()
         if start < end:
@@ -122,10 +126,13 @@ def _dated(match: re.Match[str], year: int, month: int, day: int, start: int | N
 
 
 def _number(text: str | None) -> int:
-    """Of Arabic or Chinese digits: 29, 二十九, 十, 二〇二三; 0 for nothing."""
+    """Of Arabic or Chinese digits: 29, 二十九, 十, 二〇二三; 0 for nothing, and for what is no number."""
     if not text or text.isdecimal():
         return int(text or 0)
+    text = text.replace("廿", "二十")
     if "十" not in text or len(text) == 4:
-        return int("".join(str(_HAN_DIGITS[sign] % 10) for sign in text)) if "廿" not in text else 20
+        return int("".join(str(_HAN_DIGITS[sign] % 10) for sign in text))
     tens, _, ones = text.partition("十")
+    if len(tens) > 1 or len(ones) > 1:
+        return 0
     return (_HAN_DIGITS[tens] if tens else 1) * 10 + (_HAN_DIGITS[ones] if ones else 0)

@@ -52,8 +52,6 @@ _AFTER: Final = re.compile(r"[ \u00a0]+([a-z]+)")
 _ENDS_SENTENCE: Final = frozenset('.!?…:;\n•*#>|"“(。！？：；「『')
 _LOOKED_BACK: Final = 40
 _ADDRESSING: Final = words.PERSON_TITLES | words.GREETINGS
-_CONTRACTED: Final = ("n't", "n’t", *(sign + ending for sign in "'’" for ending in ("ll", "re", "ve", "d")))
-_ENDINGS: Final = ("s", "es", "d", "ed", "r", "er", "ing", "ly", "y")
 _SMALL_WORDS: Final = frozenset(["of", "the", "a", "an", "and", "in", "on", "at", "to", "for", "de", "la", "el", "y"])
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from serve_app.core import Turn
@@ -13,6 +16,8 @@ from serve_app.entities import codes, dates, han, latin, words
 from serve_app.entities.fields import in_data
 from serve_app.entities.values import NAME_CHARACTERS_MAX, Entity, entity, folded, key_of
 from serve_app.kept import Entry, Kept
+
+_log = logging.getLogger(__name__)
 
 TEXT_CHARACTERS_MAX: Final = 32_768
 """Names are looked for in so much of a text from its beginning."""
@@ -54,7 +59,17 @@ class _Recognised(Entry[Turn]):
 
     def __init__(self, turn: Turn, gone: Callable[[weakref.ref[Turn]], None]) -> None:
         super().__init__(turn, gone)
-        self.entities = _first_of(_of_turn(turn))
+        try:
+            self.entities = _first_of(_of_turn(turn))
+        except Exception as error:  # noqa: BLE001 - it runs in the writer: a rule that fails costs names, not a shard
+            _log.error("a rule for entities failed: %s at %s", type(error).__name__, _place_of(error))
+            self.entities = ()
+
+
+def _place_of(error: BaseException) -> str:
+    """Where in the code; what an error says may quote a text."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"
 
 
 _recognised: Final[Kept[Turn, _Recognised]] = Kept(_Recognised, TURNS_A_GENERATION)

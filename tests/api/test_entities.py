@@ -37,6 +37,15 @@ def counts(service: Running, user: str, **query: Any) -> dict[str, int]:
     return {one["name"]: one["count"] for one in listed(service, user, **query)}
 
 
+def test_letters_that_are_others_in_lower_case_stop_neither_a_write_nor_a_search(service: Running) -> None:
+    for day, month in enumerate(("Apr\u0131l", "APR\u0130L", "\u017feptember"), 1):
+        service.append("odd", "s", {"id": f"m{day}", "role": "user", "content": f"We met on {day} {month} 2023"})
+    service.append("odd", "s", {"id": "h", "role": "user", "content": "四月二三十日，四月十五十日"})
+    assert counts(service, "odd")["1 Apr\u0131l 2023"] == 1
+    for query in ("last w\u0131nter", "last fr\u0130day", "la \u017femana pasada", "qué hice el sabado"):
+        service.ok("POST", "/v1/search", json={"user_id": "odd", "query": query})
+
+
 def test_what_a_user_names_is_listed_with_counts_and_last_mention(service: Running) -> None:
     service.append(
         "ent", "s1", {"id": "a", "role": "user", "content": "Met Alice in Paris", "created_at": "2024-01-01T00:00:00Z"}

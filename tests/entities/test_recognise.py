@@ -39,6 +39,7 @@ RECOGNISED = [
         "It shows ZX-81Q, v1.2.3, E07 and labels_v7.xlsm",
         {"ZX-81Q": "code", "v1.2.3": "code", "E07": "code", "labels_v7.xlsm": "code"},
     ),
+    ("Is order ZX-81Q paid? 订单号是 KB-20X。", {"ZX-81Q": "order", "KB-20X": "order"}),
     ("My order 12345 and invoice INV-20394", {"12345": "order", "INV-20394": "order"}),
     ("Order #A-5519-03; tracking number: SF1234567890", {"A-5519-03": "order", "SF1234567890": "order"}),
     ('{"order_id": "YJ24060188317"}', {"YJ24060188317": "order"}),
@@ -166,15 +167,37 @@ def test_a_name_is_the_same_in_any_case_width_and_with_or_without_its_joiners() 
     assert key_named(" -- ") == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("We met on 8 Apr\u0131l 2023", "2023-04-08"),
+        ("8 APR\u0130L 2023", "2023-04-08"),
+        ("\u017feptember 5, 2023", "2023-09-05"),
+        ("5 de \u017feptiembre", "--09-05"),
+        ("四月廿三日", "--04-23"),
+    ],
+)
+def test_letters_that_only_look_like_i_and_s_are_read_as_they_look(text: str, key: str) -> None:
+    assert [one.key for one in in_text(text) if one.kind == "date"] == [key]
+
+
+@pytest.mark.parametrize("text", ["四月二三十日", "四月十五十日", "五十十月三日"])
+def test_signs_of_numbers_that_make_none_name_no_day(text: str) -> None:
+    assert [one.key for one in in_text(text) if one.kind == "date"] == []
+
+
 alphabet = st.sampled_from(
     [
-        *"aB1 -_.,/:'’\"“”《》[](){}@#&$\n\x00\x01王老师先生市さん月日号年二十Éßǅ\u0301İ",
+        *"aB1 -_.,/:'’\"“”《》[](){}@#&$\n\x00\x01王老师先生市さん月日号年二三十廿Éßǅ\u0301İ\u0131\u017f\u212a",
         "Alice",
         "Dr. ",
         "order ",
         "订单号",
         "https://",
         "May ",
+        "Aprıl ",
+        "ſeptember ",
+        "四月",
         "2023",
         "in ",
         "St. ",

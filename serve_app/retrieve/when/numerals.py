@@ -50,11 +50,6 @@ VAGUE: Final = frozenset("几数") | {
     "par",
 }
 
-COUNT_DIGITS: Final = 4
-"""Longer counts are not those of a calendar."""
-
-_WORDS_AROUND: Final = re.compile(r"\b(?:of|the|de)\b|\s+")
-
 
 def english(words: str) -> float:
     return _of_words(words.lower(), _ENGLISH)

@@ -20,6 +20,7 @@ from serve_app.retrieve.when.joining import Mention
 from serve_app.retrieve.when.language import Language
 from serve_app.retrieve.when.spanish import SPANISH
 from serve_app.retrieve.when.zones import local_now, located, zone_of
+from serve_app.scripts import AS_ASCII
 
 READ_CHARACTERS_MAX: Final = 400
 """Of a longer query so much is read, its beginning: it is read on the event loop, in a millisecond or so."""
@@ -28,6 +29,8 @@ MASK: Final = "\ufffc"
 
 _WIDE: Final = {0xFF10 + digit: 0x30 + digit for digit in range(10)} | {ord("："): ":", ord("／"): "/", ord("－"): "-"}
 """Full-width digits and signs of dates, as their usual form."""
+
+_USUAL: Final = _WIDE | AS_ASCII
 
 _LATIN: Final = re.compile("[A-Za-z]")
 _HAN: Final = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
@@ -62,7 +65,7 @@ def read_window(
 
 def read(query: str, now: datetime, locale: str | None = None) -> list[joining.Reading]:
     """All times that a query names, each in readings of the asker's clock, in the order of the text."""
-    text = query[:READ_CHARACTERS_MAX].translate(_WIDE)
+    text = query[:READ_CHARACTERS_MAX].translate(_USUAL)
     readings: list[joining.Reading] = []
     for language in _languages(text, locale):
         readings += _in_language(text, language, now, locale)
@@ -70,11 +73,15 @@ def read(query: str, now: datetime, locale: str | None = None) -> list[joining.R
 
 
 def _languages(text: str, locale: str | None) -> list[Language]:
-    """Those that the script allows, the likelier first. Kana, or a Japanese locale, makes Han characters Japanese."""
+    """Those that the script allows, the likelier first.
+
+    Kana, a word that Chinese does not have, or a Japanese locale makes Han characters Japanese.
+    """
     tag = (locale or "").lower()
     chosen = []
     if _HAN.search(text) or _KANA.search(text):
-        chosen.append(JAPANESE if _KANA.search(text) or tag.startswith("ja") else CHINESE)
+        japanese = _KANA.search(text) or _JAPANESE_WORDS.search(text) or tag.startswith("ja")
+        chosen.append(JAPANESE if japanese else CHINESE)
     if _LATIN.search(text) or not chosen:
         words = _SPANISH_WORDS.search(text)
         if words or tag.startswith("es"):
@@ -122,10 +129,12 @@ def _order_of(locale: str | None) -> str:
 
 
 _MONTH_FIRST: Final = frozenset({"us", "ph", "pr", "gu", "fm", "pw", "as", "mh", "mp", "vi", ""})
+_JAPANESE_WORDS: Final = re.compile("一昨[日年]|先々?[週月]|来[週月]|今週|[今昨]晩|明後日|[月火水木金土日]曜")
 _SPANISH_WORDS: Final = re.compile(
-    r"[¿¡ñ]|\b(?:qué|cuánto|cuándo|dónde|quién|cómo|hace|ayer|anteayer|anoche|desde|hasta|enero|febrero|marzo|abril|junio|"
-    r"julio|agosto|septiembre|octubre|noviembre|diciembre|lunes|martes|miércoles|jueves|viernes|sábado|domingo|semana|"
-    r"pasad[oa]|navidad)\b",
+    r"[¿¡ñ]|\b(?:qué|cuánto|cuándo|dónde|quién|cómo|hace|hoy|ayer|anteayer|anoche|desde|hasta|enero|febrero|marzo|abril|"
+    r"(?:de|en|y) mayo|junio|julio|agosto|septiembre|setiembre|octubre|noviembre|diciembre|lunes|martes|mi[ée]rcoles|"
+    r"jueves|viernes|s[áa]bado|domingo|semanas?|meses|pasad[oa]s?|[úu]ltim[oa]s|pr[óo]xim[oa]s?|verano|invierno|"
+    r"navidad)\b",
     re.I,
 )
 

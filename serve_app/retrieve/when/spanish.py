@@ -70,7 +70,7 @@ def _month_number(name: str) -> int:
 
 
 def _weekday_number(name: str) -> int:
-    return next(at for at, weekday in enumerate(_WEEKDAYS) if weekday.startswith(name[:2].lower()))
+    return next(at for at, weekday in enumerate(_WEEKDAYS) if weekday.startswith(name[:2].lower().replace("sa", "sá")))
 
 
 def _unit(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
@@ -292,3 +293,17 @@ def test_at_the_ends_of_time_nothing_breaks(query: str, now: str) -> None:
     moment = datetime.fromisoformat(now).replace(tzinfo=None)
     instant = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
     read_window(query, instant)
+
+
+ODD_LETTERS = [("i", "i", "\u0131"), ("i", "I", "\u0130"), ("s", "s", "\u017f"), ("k", "K", "\u212a")]
+
+
+@pytest.mark.parametrize(("written", "usual", "odd"), ODD_LETTERS)
+@pytest.mark.parametrize(("language", "locale"), [(english, "en-US"), (spanish, "es-ES")])
+def test_letters_that_only_look_like_i_s_and_k_are_read_as_they_look(
+    language: ModuleType, locale: str, written: str, usual: str, odd: str
+) -> None:
+    """A pattern without regard to case takes them for those, and in lower case they are in no list of words."""
+    for query, *_ in language.NAMED:
+        here, there = query.replace(written, usual), query.replace(written, odd)
+        assert wall(there, language.NOW, locale) == wall(here, language.NOW, locale)

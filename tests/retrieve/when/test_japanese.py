@@ -17,6 +17,10 @@ NAMED = [
     ("先々週", "2025-02-24", "2025-03-03"),
     ("今週", "2025-03-10", "2025-03-17"),
     ("来週の月曜日", "2025-03-17", "2025-03-18"),
+    ("一昨日会議", "2025-03-10", "2025-03-11"),
+    ("先週", "2025-03-03", "2025-03-10"),
+    ("来週会議", "2025-03-17", "2025-03-24"),
+    ("昨晩", "2025-03-11T18:00", "2025-03-12"),
     ("先月", "2025-02-01", "2025-03-01"),
     ("先月の15日", "2025-02-15", "2025-02-16"),
     ("先月末", "2025-02-22", "2025-03-01"),
@@ -61,6 +65,9 @@ NAMED = [
     ("今年の春", "2025-03-01", "2025-06-01"),
 ]
 
+OTHER_LANGUAGES_TOO = {"2週間前", "2時間前", "5月以降", "大晦日", "第2四半期", "上半期", "令和5年"}
+"""Without kana and without a word that Chinese does not have; a locale tells them."""
+
 NOT_NAMED = [
     "毎日何時に起きる",
     "三月ちゃん",
@@ -83,3 +90,8 @@ def test_a_time_that_is_named(query: str, start: str | None, end: str | None) ->
 @pytest.mark.parametrize("query", NOT_NAMED)
 def test_no_time_is_named(query: str) -> None:
     assert wall(query, NOW, "ja-JP") is None
+
+
+@pytest.mark.parametrize(("query", "start", "end"), [row for row in NAMED if row[0] not in OTHER_LANGUAGES_TOO])
+def test_its_words_tell_the_language(query: str, start: str | None, end: str | None) -> None:
+    assert wall(query, NOW) == (start, end)

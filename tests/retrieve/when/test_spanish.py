@@ -29,6 +29,8 @@ NAMED = [
     ("los últimos 10 días", "2025-03-02T15:30", "2025-03-12T15:30"),
     ("en las últimas 24 horas", "2025-03-11T15:30", "2025-03-12T15:30"),
     ("los últimos tres meses", "2024-12-12T15:30", "2025-03-12T15:30"),
+    ("el sabado", "2025-03-08", "2025-03-09"),
+    ("El Miercoles pasado", "2025-03-05", "2025-03-06"),
     ("el 5 de mayo", "2024-05-05", "2024-05-06"),
     ("5 de mayo de 2023", "2023-05-05", "2023-05-06"),
     ("del 3 al 5 de mayo", "2024-05-03", "2024-05-06"),
@@ -68,6 +70,9 @@ NAMED = [
     ("en marzo del año pasado", "2024-03-01", "2024-04-01"),
 ]
 
+OTHER_LANGUAGES_TOO = {"el primer trimestre de 2024", "en 2022", "Nochevieja", "esta noche", "el 15", "5/7/2023"}
+"""Nothing in them says that they are Spanish; a locale does."""
+
 NOT_NAMED = [
     "¿Puedes darme otro segundo?",
     "¿Cómo se llama Abril?",
@@ -90,3 +95,8 @@ def test_a_time_that_is_named(query: str, start: str | None, end: str | None) ->
 @pytest.mark.parametrize("query", NOT_NAMED)
 def test_no_time_is_named(query: str) -> None:
     assert wall(query, NOW, "es-ES") is None
+
+
+@pytest.mark.parametrize(("query", "start", "end"), [row for row in NAMED if row[0] not in OTHER_LANGUAGES_TOO])
+def test_its_words_tell_the_language(query: str, start: str | None, end: str | None) -> None:
+    assert wall(query, NOW) == (start, end)
