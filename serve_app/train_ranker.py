@@ -48,6 +48,8 @@ def run(client: Client, options: Options) -> Json:
     """Raises InvalidRequest where there is nothing to learn from or too little to hold out, MemstrataError."""
     folds_of([], options.folds)
     with _cases(client, options) as cases:
+        if not cases:
+            raise InvalidRequest("there is no query with a turn that answers it")
         whys = [explained(client, case) for case in _shown(cases, "asking")]
     folds = folds_of([why.case for why in whys], options.folds)
     if len(set(folds)) < 2:

@@ -100,6 +100,11 @@ def test_golden_queries_of_the_service_train_as_well(service: Running, client: C
         train_ranker.run(client, train_ranker.Options(None, user="ada", folds="conversation"))
 
 
+def test_without_golden_queries_there_is_nothing_to_learn_from(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match="no query"):
+        train_ranker.run(client, train_ranker.Options(None))
+
+
 def test_the_command_fails_where_it_cannot_do_what_was_asked(
     service: Running, address: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

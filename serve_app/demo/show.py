@@ -18,7 +18,8 @@ SCORE_DIGITS = 3
 SHARES = "tokens used / share of the budget; a zone may use what the others leave"
 ARMS = (
     "dense: meaning, bm25: words, _window: with the turns before and after, "
-    "code: exact ids, speaker, date; the score is their sum"
+    "code: exact ids, speaker, date, window: when, entity: names, echo: asked from; "
+    "they add up to the first stage's order, the second one scores anew"
 )
 ZONES = ("system", "facts", "summary", "retrieved", "recent", "query")
 
