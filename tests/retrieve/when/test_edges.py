@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from serve_app.retrieve.when import read_window
 from serve_app.retrieve.when.holidays import EASTER_WEEKEND, MID_AUTUMN
 from serve_app.retrieve.when.periods import easter
+from serve_app.retrieve.when.reading import MENTIONS_MAX, read
 from tests.retrieve.when import test_chinese as chinese
 from tests.retrieve.when import test_english as english
 from tests.retrieve.when import test_japanese as japanese
@@ -292,3 +293,11 @@ def test_at_the_ends_of_time_nothing_breaks(query: str, now: str) -> None:
     moment = datetime.fromisoformat(now).replace(tzinfo=None)
     instant = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
     read_window(query, instant)
+
+
+@pytest.mark.parametrize("words", ["3日到", "5月到", "3 May to ", "5/7 - ", "de mayo a ", "3日から"])
+def test_a_chain_of_ranges_is_bounded(words: str) -> None:
+    """Each pair of a chain may be a range: only so many are tried."""
+    query = words * (400 // len(words))
+    tried = sum(1 for _ in read(query, datetime.fromisoformat("2025-03-12T09:00")))
+    assert tried <= 2 * MENTIONS_MAX
