@@ -1,8 +1,8 @@
 """A chat model that reads queries, behind any OpenAI-compatible server. It helps or is left out, and never holds up.
 
 One try within a deadline, a bounded number at once; after some faults in a row the server is left alone for a while.
-What it answers is checked: a window must have offsets and an order, a rewrite must be short. Nothing that is asked or
-answered is logged, and the key appears in no message.
+What it answers is checked: a window must have offsets and an order, a rewrite must be short and free of control
+characters. Nothing that is asked or answered is logged, and the key appears in no message.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -45,7 +45,8 @@ by what they stand for; unchanged where it stands alone; never answer it,
 "time_window": {"start": RFC 3339 time with offset or null, "end": the same} if the query says when, half-open, \
 relative to `now`, weeks from Monday; else null}"""
 
-_FENCE: Final = re.compile(r"^\s*```(?:json)?\s*|\s*```\s*$")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]+")
+"""What no query has, and what would only show another text than is there."""
 
 
 class ExpanderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,21 +144,23 @@ class ChatExpander:
             raise ExpanderFailed("deadline") from error
         except httpx.HTTPError as error:
             raise ExpanderFailed("server unreachable") from error
-        except (msgspec.MsgspecError, ValueError, KeyError, IndexError, TypeError) as error:
+        except (msgspec.MsgspecError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             raise ExpanderFailed("answer of no use") from error
 
     async def _asked(self, asked: AskedQuery) -> bytes:
         """The body of the answer. Raises ExpanderFailed for a status, httpx.HTTPError."""
         if self._http is None:
-            headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+            headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self._key}"} if self._key else {})
             limits = httpx.Limits(max_connections=AT_ONCE_MAX, max_keepalive_connections=AT_ONCE_MAX)
             self._http = httpx.AsyncClient(headers=headers, limits=limits, timeout=None, trust_env=False)  # noqa: S113
         address = f"{self._options.url.rstrip('/')}/chat/completions"
         async with self._http.stream("POST", address, json=self._body(asked)) as answer:
             if answer.status_code != httpx.codes.OK:
                 raise ExpanderFailed(f"status {answer.status_code}")
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise ExpanderFailed("answer of no use")  # a few bytes may unfold to gigabytes
             body = bytearray()
-            async for piece in answer.aiter_bytes():
+            async for piece in answer.aiter_raw():
                 body += piece
                 if len(body) > ANSWER_BYTES_MAX:
                     raise ExpanderFailed("answer of no use")
@@ -186,11 +189,20 @@ class ChatExpander:
 def _expansion(body: bytes, asked: AskedQuery) -> Expansion:
     """Raises msgspec.MsgspecError, ValueError and the like for an answer that is not what was asked for."""
     content = msgspec.json.decode(body)["choices"][0]["message"]["content"]
-    answer = msgspec.json.decode(_FENCE.sub("", content), type=_Answer)
-    rewritten = " ".join(answer.rewritten.split())
-    if len(rewritten) > 4 * len(asked.query) + 400:
+    answer = msgspec.json.decode(_unfenced(content), type=_Answer)
+    rewritten = _one_line(answer.rewritten)
+    if not rewritten or len(rewritten) > 4 * len(asked.query) + 400:
         raise ValueError("that is no query")
-    return Expansion(rewritten, tuple(dict.fromkeys(answer.keywords))[:5], _window(answer.time_window))
+    keywords = dict.fromkeys(word for given in answer.keywords if (word := _one_line(given)))
+    return Expansion(rewritten, tuple(keywords)[:5], _window(answer.time_window))
+
+
+def _unfenced(content: str) -> str:
+    return content.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_CONTROL.sub(" ", text).split())
 
 
 def _window(answer: _TimeWindowAnswer | None) -> TimeWindow | None:
@@ -206,6 +218,8 @@ def _time(text: str | None) -> datetime | None:
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
-    if moment.utcoffset() is None:
-        raise ValueError("a time without offset")
+    offset = moment.utcoffset()
+    if offset is None or offset % timedelta(minutes=1):
+        raise ValueError("a time without offset, or with one that no zone has")
+    moment.astimezone(UTC)  # raises OverflowError where no clock goes
     return moment

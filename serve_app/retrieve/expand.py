@@ -25,6 +25,9 @@ CARRIED_WORDS_MAX: Final = 8
 ELLIPTIC_TERMS_MAX: Final = 20
 """A query with more terms (of Chinese: character pairs) than this stands for itself."""
 
+LEAD_CHARACTERS: Final = 24
+"""So much of what stands before a month is looked at."""
+
 PIECE_CHARS_MAX: Final = 6
 """A longer unspaced run without a function word is cut into keywords of this length."""
 
@@ -198,7 +201,8 @@ def _distinct(ranked: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
 
 def _english_month_day(query: str) -> tuple[int | None, int | None]:
     for found in _MONTH_WORD.finditer(query):
-        before, after = _BEFORE_MONTH.search(query[: found.start()]), _AFTER_MONTH.match(query[found.end() :])
+        lead = max(0, found.start() - LEAD_CHARACTERS)
+        before, after = _BEFORE_MONTH.search(query, lead, found.start()), _AFTER_MONTH.match(query, found.end())
         if found[1].lower() in _SURE_MONTHS or before or after:
             month = next(at for at, name in enumerate(MONTHS, 1) if name[:3].lower() == found[1][:3].lower())
             day = (before and before[1]) or (after and after[1])

@@ -18,6 +18,7 @@ class ChatServer:
         self.delay_s = 0.0
         self.raw: bytes | None = None
         """In place of a well-formed answer."""
+        self.headers: dict[str, str] = {}
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         owner = self
@@ -32,6 +33,8 @@ class ChatServer:
                 said = json.dumps(answer).encode() if owner.raw is None else owner.raw
                 self.send_response(owner.status)
                 self.send_header("content-length", str(len(said)))
+                for name, value in owner.headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(said)
 

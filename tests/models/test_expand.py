@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -89,6 +91,10 @@ def test_an_answer_in_a_fence_is_read_too(server: ChatServer) -> None:
         '{"rewritten": "x", "time_window": {"start": "soon", "end": null}}',
         '{"rewritten": "x", "time_window": {"start": "2025-03-02T00:00:00Z", "end": "2025-03-01T00:00:00Z"}}',
         '{"rewritten": "' + "long " * 500 + '"}',
+        '{"rewritten": " \\u0000\\u202e "}',
+        "[" * 60_000,
+        '{"rewritten": "x", "time_window": {"start": "0001-01-01T00:00:00+14:00", "end": null}}',
+        '{"rewritten": "x", "time_window": {"start": "2025-03-01T00:00:00+01:00:07", "end": null}}',
     ],
 )
 def test_an_answer_of_no_use_is_a_fault(server: ChatServer, content: str) -> None:
@@ -105,6 +111,34 @@ def test_what_is_no_answer_of_a_chat_server_is_a_fault(server: ChatServer, raw: 
 def test_an_endless_answer_is_not_read_to_its_end(server: ChatServer) -> None:
     server.raw = b" " * (ANSWER_BYTES_MAX + 1)
     assert Asking(server).fault() == "answer of no use"
+
+
+def test_an_answer_of_blanks_holds_nobody_up(server: ChatServer) -> None:
+    server.content = '{"rewritten": ' + " " * 60_000 + "x"
+    started = time.process_time()
+    assert Asking(server).fault() == "answer of no use"
+    assert time.process_time() - started < 1.0
+
+
+def test_nothing_is_unfolded(server: ChatServer) -> None:
+    server.says("the Leica")
+    server.raw = gzip.compress(json.dumps({"choices": [{"message": {"content": server.content}}]}).encode())
+    server.headers = {"content-encoding": "gzip"}
+    assert Asking(server).fault() == "answer of no use"
+
+
+def test_a_redirect_is_not_followed(server: ChatServer) -> None:
+    server.status = 307
+    server.headers = {"location": f"{server.url}/chat/completions"}
+    assert Asking(server).fault() == "status 307"
+    assert len(server.asked) == 1
+
+
+def test_no_control_characters_come_from_a_model(server: ChatServer) -> None:
+    server.says("the\x00 Leica\u202e\n price", ["\x1bLeica", " \t", "pri\x00ce"])
+    found = Asking(server)()
+    assert found.rewritten == "the Leica price"
+    assert found.keywords == ("Leica", "pri ce")
 
 
 @pytest.mark.parametrize("status", [401, 429, 500, 503])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,12 @@ def test_a_rewrite_holds_the_query_and_a_bounded_rest(query: str, history: list[
     assert longer.startswith(query)
     assert longer.count(", ") - query.count(", ") < CARRIED_WORDS_MAX
     assert set(query_terms(query)) <= set(query_terms(longer)) or not query_terms(query) or is_elliptic(query)
+
+
+def test_a_long_query_of_months_is_read_at_once() -> None:
+    started = time.process_time()
+    assert named_date("may " * 4_096) == NamedDate()
+    assert time.process_time() - started < 0.5
 
 
 @pytest.mark.parametrize(

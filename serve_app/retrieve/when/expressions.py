@@ -267,6 +267,18 @@ def nth_week(nth: int, *, weekend: bool) -> Meaning:
     return Meaning(None, Grain.DAYS, within, MONTHLY)
 
 
+def nth_weekday(nth: int, weekday: int) -> Meaning:
+    """The nth (-1: the last) of this weekday in a month that is named beside it."""
+
+    def within(host: Span) -> Span:
+        on = periods.nth_weekday(host.start.year, host.start.month, weekday, nth)
+        if on.month != host.start.month:
+            raise ValueError("no such day")
+        return periods.days(on)
+
+    return Meaning(None, Grain.DAY, within, MONTHLY)
+
+
 def beside(weekly: Meaning, day: Span, *, before: bool) -> Meaning:
     """The weekday or weekend that comes next before or after a day."""
     assert weekly.within is not None

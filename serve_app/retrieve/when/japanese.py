@@ -110,6 +110,10 @@ def _weekday(match: Match, clock: Clock) -> Meaning:
     return ex.weekday(clock, number, ahead=_AHEAD[which])
 
 
+def _nth_weekday(match: Match, clock: Clock) -> Meaning:
+    return ex.nth_weekday(int(han(match["nth"])) if match["nth"] else -1, _WEEKDAYS[match["weekday"]])
+
+
 def _weekend(match: Match, clock: Clock) -> Meaning:
     return ex.weekend(clock, _AHEAD[match["which"]] if match["which"] else None)
 
@@ -189,6 +193,7 @@ RULES: Final = (
     rule("|".join(_SHORT_PARTS), _short_part),
     rule("|".join(sorted(_DAYS, key=len, reverse=True)), _named_day),
     rule(rf"(?<!毎)(?:{_WHICH})?週末", _weekend),
+    rule(r"(?<=月の)(?:第(?P<nth>[1-5一二三四五])|最後の)(?P<weekday>[月火水木金土日])曜日?", _nth_weekday),
     rule(
         r"(?<!毎週)(?<!毎)(?:(?P<which>先々|先先|先|今|再来|来)週の?)?(?P<weekday>[月火水木金土日])曜日?",
         _weekday,

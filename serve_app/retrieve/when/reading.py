@@ -25,6 +25,9 @@ from serve_app.scripts import AS_ASCII
 READ_CHARACTERS_MAX: Final = 400
 """Of a longer query so much is read, its beginning: it is read on the event loop, in a millisecond or so."""
 
+MENTIONS_MAX: Final = 16
+"""Of more expressions in a query the first ones count: each pair may be a range, which takes a while to settle."""
+
 MASK: Final = "\ufffc"
 
 _WIDE: Final = {0xFF10 + digit: 0x30 + digit for digit in range(10)} | {ord("："): ":", ord("／"): "/", ord("－"): "-"}
@@ -97,7 +100,7 @@ def _in_language(text: str, language: Language, now: datetime, locale: str | Non
     text = language.masked.sub(lambda match: MASK * len(match[0]), text)
     future = bool(language.future.search(text)) and not language.past.search(text)
     clock = Clock(now, future, _order_of(locale))
-    return joining.joined(text, _mentions(text, language, clock), language, clock)
+    return joining.joined(text, _mentions(text, language, clock)[:MENTIONS_MAX], language, clock)
 
 
 def _mentions(text: str, language: Language, clock: Clock) -> list[Mention]:

@@ -99,6 +99,10 @@ def _half_more_ago(match: Match, clock: Clock) -> Meaning:
     return ex.ago(clock, spanish(match["count"].lower()) + 0.5, _unit(match["unit"]))
 
 
+def _nth_weekday(match: Match, clock: Clock) -> Meaning:
+    return ex.nth_weekday(_ORDINALS.get(match["nth"].lower(), -1), _weekday_number(match["weekday"]))
+
+
 def _from_now(match: Match, clock: Clock) -> Meaning | None:
     count, vague = _count(match)
     return ex.ago(clock, -count, _unit(match["unit"]), vague=vague) if clock.future else None
@@ -279,6 +283,11 @@ RULES: Final = (
     rule(rf"\beste {_WEEKDAY}", _this_weekday),
     rule(rf"\bpr[óo]ximo {_WEEKDAY}", _next_weekday),
     rule(rf"\b{_WEEKDAY} (?:que viene|pr[óo]ximo)\b", _next_weekday),
+    rule(
+        rf"\b(?P<nth>primer|segundo|tercer|cuarto|[úu]ltimo) {_WEEKDAY}"
+        rf"(?= (?:de|del) (?:mes\b|{_MONTH.replace('?P<month>', '?:')}))",
+        _nth_weekday,
+    ),
     rule(rf"(?:(?<=\bel )|(?<=\bdel )|(?<=\bdesde )|(?<=\bhasta ))(?-i:{_WEEKDAY})", _weekday),
     rule(r"(?<=\bel )fin de semana\b", lambda match, clock: ex.weekend(clock)),
     rule(r"\b(?P<season>primavera|verano|otoño|invierno) pasad[oa]\b", _past_season),

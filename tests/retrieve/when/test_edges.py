@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from serve_app.retrieve.when import read_window
 from serve_app.retrieve.when.holidays import EASTER_WEEKEND, MID_AUTUMN
 from serve_app.retrieve.when.periods import easter
+from serve_app.retrieve.when.reading import MENTIONS_MAX, read
 from tests.retrieve.when import test_chinese as chinese
 from tests.retrieve.when import test_english as english
 from tests.retrieve.when import test_japanese as japanese
@@ -307,3 +308,11 @@ def test_letters_that_only_look_like_i_s_and_k_are_read_as_they_look(
     for query, *_ in language.NAMED:
         here, there = query.replace(written, usual), query.replace(written, odd)
         assert wall(there, language.NOW, locale) == wall(here, language.NOW, locale)
+
+
+@pytest.mark.parametrize("words", ["3日到", "5月到", "3 May to ", "5/7 - ", "de mayo a ", "3日から"])
+def test_a_chain_of_ranges_is_bounded(words: str) -> None:
+    """Each pair of a chain may be a range: only so many are tried."""
+    query = words * (400 // len(words))
+    tried = sum(1 for _ in read(query, datetime.fromisoformat("2025-03-12T09:00")))
+    assert tried <= 2 * MENTIONS_MAX

@@ -159,6 +159,15 @@ NAMED = [
     ("early 2024", "2024-01-01", "2024-04-01"),
     ("late 2024", "2024-10-01", "2025-01-01"),
     ("mid 2024", "2024-06-01", "2024-08-01"),
+    ("in May I bought a bike", "2024-05-01", "2024-06-01"),
+    ("in early May I mentioned a dentist", "2024-05-01", "2024-05-08"),
+    ("year to date spending", "2025-01-01", "2025-03-12T15:30"),
+    ("my MTD costs", "2025-03-01", "2025-03-12T15:30"),
+    ("the first Monday in March", "2025-03-03", "2025-03-04"),
+    ("the last Friday of May", "2024-05-31", "2024-06-01"),
+    ("the second Tuesday of last month", "2025-02-11", "2025-02-12"),
+    ("last Friday in the office", "2025-03-07", "2025-03-08"),
+    ("Sat morning run", "2025-03-08T06:00", "2025-03-08T12:00"),
 ]
 
 NOT_NAMED = [
@@ -232,6 +241,9 @@ NOT_NAMED = [
     "a two year warranty",
     "How old is a 1998 Corolla?",
     "second place on the first day",
+    "He is a friend of April's",
+    "Sunday Bloody Sunday by U2",
+    "the October Revolution book",
 ]
 
 

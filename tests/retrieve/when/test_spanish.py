@@ -68,6 +68,8 @@ NAMED = [
     ("5/7/2023", "2023-07-05", "2023-07-06"),
     ("el año pasado", "2024-01-01", "2025-01-01"),
     ("en marzo del año pasado", "2024-03-01", "2024-04-01"),
+    ("el primer lunes de marzo", "2025-03-03", "2025-03-04"),
+    ("el último viernes de mayo", "2024-05-31", "2024-06-01"),
 ]
 
 OTHER_LANGUAGES_TOO = {"el primer trimestre de 2024", "en 2022", "Nochevieja", "esta noche", "el 15", "5/7/2023"}
