@@ -151,10 +151,12 @@ def dense_window(dense: Floats, previous: Places, following: Places) -> Floats:
 def speaker_match(query: Set[str], names: Sequence[frozenset[str]], speaker_of: Ints) -> Floats | None:
     """1 where one of the terms of the speaker's name is a term of the query.
 
-    names: terms of each distinct speaker's name; speaker_of (n,): index into names, -1 for none. None: no one is named.
+    names: terms of each distinct speaker's name; speaker_of (n,): index into names, -1 for none. None: no one of those
+    who speak here is named.
     """
     named = [not name.isdisjoint(query) for name in names]
-    return np.array([*named, False], np.float32)[speaker_of] if any(named) else None
+    found = np.array([*named, False], np.float32)[speaker_of] if any(named) else None
+    return found if found is not None and found.any() else None
 
 
 def date_match(named: NamedDate, days: Ints) -> Floats | None:

@@ -40,7 +40,7 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
         dense = None if encoded is None else block.dense(encoded.version, encoded.vector, n, question.as_of)
-        entities = named_in(question.query, block.columns)
+        entities = named_in(question.query, block.columns, n)
         evidence = _evidence(block, question, n, eligible, dense, entities)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)
         turns = [block.turns[block.columns.seqs[ordinal]].at(question.now) for ordinal in ranking.ordinals.tolist()]

@@ -46,12 +46,14 @@ class _Read(NamedTuple):
     possible: tuple[str, ...]
 
 
-def named_in(query: str, columns: Columns) -> tuple[str, ...]:
-    """The keys of the entities that the query names: what rules see first, then what is there of what is looked up."""
+def named_in(query: str, columns: Columns, n: int) -> tuple[str, ...]:
+    """The keys of the entities that the query names: what rules see first, then what the first n turns name of what is
+    looked up.
+    """
     read = _read_once(query) if len(query) <= QUERY_CHARACTERS_MAX else _read(query[:QUERY_CHARACTERS_MAX])
-    index, speakers = columns.entities, columns.speaker_keys
+    index, speakers = columns.entities, columns.speaker_keys_until(n)
     found = dict.fromkeys(key for key in read.named if key not in speakers)
-    found |= dict.fromkeys(key for key in read.possible if key in index and key not in speakers)
+    found |= dict.fromkeys(key for key in read.possible if index.named_before(key, n) and key not in speakers)
     return tuple(found)[:ENTITIES_A_QUERY_MAX]
 
 

@@ -27,12 +27,17 @@ Opinions = Mapping[str, Scores]
 
 
 def digest_of(clues: Clues, question: Question) -> bytes:
-    """Of all that an order depends on: the state of the memory, the query, and the candidates with their scores."""
+    """Of all that an order depends on: the state of the memory, the query, the candidates with their scores, and what
+    has expired or is filtered out.
+    """
     state = (clues.owner, clues.applied_seq, clues.version, question.as_of, question.query, question.said)
     asked = (asked_hour(question), question.late, question.window and question.window.bounds)
     whole = hashlib.blake2b(msgspec.json.encode((state, asked)), digest_size=16)
     whole.update(clues.ranking.ordinals.tobytes())
     whole.update(clues.ranking.scores.tobytes())
+    whole.update(np.packbits(clues.evidence.eligible).tobytes())
+    lacking = [(ordinal, turn.fields_gone) for ordinal, turn in clues.turns.items() if turn.fields_gone]
+    whole.update(msgspec.json.encode(lacking))
     return whole.digest()
 
 

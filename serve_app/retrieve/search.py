@@ -103,7 +103,7 @@ def _explained(
 ) -> Explained:
     clues = first.clues
     with block.lock:
-        entities = named_in(question.query, block.columns)
+        entities = named_in(question.query, block.columns, block.columns.until(question.as_of))
     return Explained(
         tiers=tuple(sorted(first.asked)),
         version=None if encoded is None else encoded.version,
@@ -134,7 +134,7 @@ def _with_cold(
     """Cold turns, alone or beside the others; they have no vectors and are judged by their words."""
     others = question.tiers - {"cold"}
     with block.lock:
-        entities = named_in(question.query, block.columns)
+        entities = named_in(question.query, block.columns, block.columns.until(question.as_of))
     hot, warm, reasons = Hot([], [], entities=entities), [], []
     asked: set[Tier] = {"cold"}
     if others:

@@ -37,7 +37,7 @@ class Columns:
         self._times = array("q")
         self._speaker_of = array("i")
         self._speakers: dict[str, int] = {}
-        self.speaker_keys: list[str] = []
+        self._speaker_keys: list[str] = []
         """Of the speakers whose terms these are, by the name of an entity; empty where a speaker is no name."""
 
     def append(
@@ -77,7 +77,7 @@ class Columns:
         kept.lexical, kept.entities = self.lexical.since(first), self.entities.since(first)
         kept.seqs = self.seqs[first:]
         kept.speaker_terms, kept._speakers = list(self.speaker_terms), dict(self._speakers)
-        kept.speaker_keys = list(self.speaker_keys)
+        kept._speaker_keys = list(self._speaker_keys)
         kept._alive, kept._days, kept._times = self._alive[first:], self._days[first:], self._times[first:]
         kept._speaker_of = self._speaker_of[first:]
         return kept
@@ -88,13 +88,14 @@ class Columns:
         if name not in self._speakers:
             self._speakers[name] = len(self.speaker_terms)
             self.speaker_terms.append(frozenset(index_terms(name)))
-            self.speaker_keys.append(speaker_key(name))
+            self._speaker_keys.append(speaker_key(name))
         return self._speakers[name]
 
     def remove(self, seqs: Sequence[int]) -> None:
         ordinals = [self.ordinal(seq) for seq in seqs]
         for ordinal in ordinals:
             self._alive[ordinal] = 0
+            self._speaker_of[ordinal] = NO_SPEAKER
         self.lexical.remove(*ordinals)
         self.entities.remove(ordinals)
 
@@ -119,3 +120,7 @@ class Columns:
     def speaker_of(self, n: int) -> NDArray[np.int32]:
         """Index into `speaker_terms` for each ordinal, or NO_SPEAKER."""
         return np.array(self._speaker_of[:n], np.int32)
+
+    def speaker_keys_until(self, n: int) -> frozenset[str]:
+        """Of those who speak in the first n turns, by the name of an entity."""
+        return frozenset(self._speaker_keys[place] for place in set(self._speaker_of[:n]) if place != NO_SPEAKER)

@@ -27,8 +27,10 @@ class EntityIndex:
         """Distinct entities."""
         return len(self._postings)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._postings
+    def named_before(self, key: str, n: int) -> bool:
+        """Whether a turn before ordinal n names this."""
+        held = self._postings.get(key)
+        return held is not None and (held if isinstance(held, int) else held[0]) >> _CLASS_BITS < n
 
     def append(self, ordinal: int, entities: Iterable[Entity]) -> None:
         """Take what a turn names whose ordinal is larger than all before."""

@@ -149,24 +149,27 @@ class LexicalIndex:
         """
         n = self.size if limit is None else min(limit, self.size)
         own, window = np.zeros(n, np.float32), np.zeros(n, np.float32)
-        wanted = self._rarest(Counter(terms))
+        wanted = self._rarest(Counter(terms), n)
         for term, impact in self._impacts(wanted, n):
             times = np.float32(wanted[term])
             add(own, impact.own_at, times * impact.own)
             add(window, impact.window_at, times * impact.window)
         return own, window
 
-    def _rarest(self, terms: Counter[str]) -> dict[str, int]:
-        """How often the query has each term that some turn holds: of too many terms the rarest."""
-        here = {term: times for term, times in terms.items() if term in self._postings}
-        if len(here) <= QUERY_TERMS_MAX:
-            return here
-        rarest = sorted(here, key=lambda term: (self._holding(term), term))[:QUERY_TERMS_MAX]
-        return {term: here[term] for term in rarest}
+    def _rarest(self, terms: Counter[str], n: int) -> dict[str, int]:
+        """How often the query has each term that some turn holds: of too many terms the rarest of the first n turns."""
+        held = {term: turns for term in terms if (turns := self._held(term, n))}
+        chosen = list(held)
+        if len(held) > QUERY_TERMS_MAX:
+            chosen = sorted(held, key=lambda term: (held[term], term))[:QUERY_TERMS_MAX]
+        return {term: terms[term] for term in chosen}
 
-    def _holding(self, term: str) -> int:
-        held = self._postings[term]
-        return 1 if isinstance(held, int) else len(held)
+    def _held(self, term: str, n: int) -> int:
+        """By how many of the first n turns."""
+        held = self._postings.get(term)
+        if held is None or isinstance(held, int):
+            return int(held is not None and held >> _COUNT_BITS < n)
+        return bisect_left(held, n << _COUNT_BITS)
 
     def _impacts(self, terms: Iterable[str], n: int) -> list[tuple[str, Impact]]:
         """Of terms that some turn holds. The same bits whether they were kept or not, whatever else is looked for."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from serve_app.core import Turn
+from serve_app.core import FieldExpiry, Turn
 from serve_app.errors import Overloaded, RerankerUnavailable, StoreUnavailable
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import EncodedQuery, Shortlist
@@ -66,10 +66,10 @@ def backwards(shortlist: Shortlist) -> NDArray[np.float64]:
     return np.arange(len(shortlist.scores)) / 1_000
 
 
-def block_of(texts: Sequence[str]) -> Block:
+def block_of(texts: Sequence[str], said: Callable[[Turn], Turn] = lambda turn: turn) -> Block:
     block = Block("owner", (EMBEDDER.version,), {EMBEDDER.version.name: ExactHotIndex(EMBEDDER.version.dimension)})
     for seq, text in enumerate(texts, 1):
-        block.apply(TurnPut("owner", Turn(f"t{seq}", "s", "user", text, seq, seq, seq, rev=seq)))
+        block.apply(TurnPut("owner", said(Turn(f"t{seq}", "s", "user", text, seq, seq, seq, rev=seq))))
     made = EMBEDDER.encode(texts, tokens=True)
     items = tuple(
         TurnVectors(seq, seq, "s", f"t{seq}", pack_vectors(vector[None]), tokens.tobytes())
@@ -264,6 +264,25 @@ def test_the_same_question_of_an_unchanged_memory_is_judged_once() -> None:
     block.apply(TurnPut("owner", Turn("late", "t", "user", "something else", 99, 99, 99, rev=99)))
     ask(block, second)
     assert len(judge.seen) == 7
+
+
+def test_what_has_expired_since_is_judged_anew() -> None:
+    """A turn that is none of the best may expire, or a field of one that is: the order depends on both."""
+    worst, best = seqs(FIRST)[-1], seqs(FIRST)[0]
+
+    def passing(turn: Turn) -> Turn:
+        if turn.seq == worst:
+            return msgspec.structs.replace(turn, expires_at=2 * 10**9)
+        data = {"data": b'{"a":1,"b":2}', "fields_expire": (FieldExpiry(3 * 10**9, "$.a"),)}
+        return msgspec.structs.replace(turn, **data) if turn.seq == best else turn
+
+    block, judge = block_of(SAID, passing), Fixed(backwards)
+    second = SecondStage({"model": judge})
+    for number, now in enumerate([10**9, 2 * 10**9, 3 * 10**9], 1):
+        for _ in range(2):
+            question = Question("apple pear", "hybrid", 10, now, rerank=True, asked_at=10**9)
+            search(block, question, query_of("apple pear"), Tables([]), Tables([]).turns, second=second)
+        assert len(judge.seen) == number
 
 
 def test_what_failed_is_asked_again() -> None:

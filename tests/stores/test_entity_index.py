@@ -35,7 +35,7 @@ class Plain:
             for key in KEYS:
                 holding = [at for at in sorted(self.named) if at < n and any(one.key == key for one in self.named[at])]
                 assert self.index.ordinals(key, n) == holding
-                assert (key in self.index) == any(one.key == key for held in self.named.values() for one in held)
+                assert self.index.named_before(key, n) == bool(holding)
             both = [
                 at for at in sorted(self.named) if at < n and {"paris", "ann"} <= {one.key for one in self.named[at]}
             ]
