@@ -34,6 +34,9 @@ SAID_CHARACTERS_MAX = 8_192
 QUERY_READ_CHARACTERS = 16_384
 """The query of a context may be as long as its budget; what it is about stands at its beginning."""
 
+ELLIPTIC_CHARACTERS_MAX = 1_024
+"""A longer query of a context stands for itself: to find that out by its terms would hold up the event loop."""
+
 CLOCKS_APART_US = 60 * SECOND_US
 """A turn that is later than the query by more than this was not said before it, and lends a context's query no word."""
 
@@ -98,7 +101,9 @@ class Resolved(msgspec.Struct, frozen=True):
 
 def goes_on(request: ContextRequest) -> bool:
     """Whether a context's query is resolved from turns: those sent along, or the last ones of its session."""
-    query = request.query[:QUERY_READ_CHARACTERS]
+    query = request.query
+    if len(query) > ELLIPTIC_CHARACTERS_MAX:
+        return False
     if request.history is None:
         return request.session is not None and continues(query) and is_elliptic(query)
     return bool(request.history) and is_elliptic(query)

@@ -134,7 +134,13 @@ def resolve(shard: OneShard, request: ContextRequest) -> Resolved:
 
 def test_only_what_goes_on_looks_at_the_session() -> None:
     assert goes_on(ask("那价格呢？"))
-    for query in ("What was it called again?", "And how much was the Leica in Porto?", "", "   "):
+    for query in (
+        "What was it called again?",
+        "And how much was the Leica in Porto?",
+        "",
+        "   ",
+        GOES_ON + 1_100 * "!",
+    ):
         assert not goes_on(ask(query)), query
     assert not goes_on(ContextRequest(query=GOES_ON, budget_tokens=800))
     assert not goes_on(ContextRequest(query=GOES_ON, budget_tokens=800, history=()))
