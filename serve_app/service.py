@@ -31,7 +31,7 @@ from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.encoding import Encoding
-from serve_app.memory.expansion import Understanding
+from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.logged import SearchLog
@@ -166,6 +166,7 @@ class Service:
             (
                 "+".join(version.name for version in identity.versions),
                 EXTRACTIVE_VERSION,
+                RULES_VERSION,
                 tokenizer.name,
                 *second.names,
             ),

@@ -155,6 +155,8 @@ def test_reads_go_on_from_memory_and_the_log_while_the_tables_cannot_be_read(fol
     refused(write(folded, "x", user="v"), 503, "store_unavailable")
     context = folded.context("u", "turn", session_id="s")
     assert "turn 12" in str(context["messages"])
+    lost = folded.context("v", "And how much was it?", session_id="s")
+    assert lost["degradation"]["reasons"] == ["store: store_unavailable"], "named once, though looked at twice"
     refused(folded.call("GET", "/v1/sessions/s/turns?user_id=v"), 503, "store_unavailable")
     mend()
     assert write(folded, "x", user="v").status_code == 201

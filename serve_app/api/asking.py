@@ -16,7 +16,7 @@ def context_request(body: ContextIn) -> ContextRequest:
         raise InvalidRequest("session_id and history exclude each other")
     if body.scope == "session" and body.session_id is None and body.history is None:
         raise InvalidRequest("scope: a session needs a session_id")
-    now = None if body.now is None else parse_time(body.now, "now")[0]
+    now, offset = (None, 0) if body.now is None else parse_time(body.now, "now")
     history = None
     if body.history is not None:
         history = tuple(
@@ -33,6 +33,7 @@ def context_request(body: ContextIn) -> ContextRequest:
         format=body.format,
         tokenizer=body.tokenizer,
         now=now,
+        asked=Asked(offset),
         as_of=_as_of(body.as_of),
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),

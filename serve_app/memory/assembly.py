@@ -19,7 +19,7 @@ from serve_app.context.window import Context, build_context
 from serve_app.core import Degradation, Fact, Level, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
-from serve_app.memory.expansion import HISTORY_TURNS, SAID_CHARACTERS_MAX
+from serve_app.memory.expansion import HISTORY_TURNS, SAID_CHARACTERS_MAX, Resolved
 from serve_app.memory.reading import Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
@@ -35,9 +35,6 @@ from serve_app.write.shard import Shard
 TOKENS_A_HIT = 40
 HITS_MIN, HITS_MAX = 10, 100
 """Turns that a context retrieves: about as many as its budget could show, within bounds."""
-
-QUERY_READ_CHARACTERS = 16_384
-"""A query may be as long as the budget; what it is about stands at its beginning."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -60,8 +57,9 @@ class Assembled(msgspec.Struct, frozen=True):
 
 
 class Retrieval(msgspec.Struct, frozen=True):
-    """What retrieval works with: the query's vectors, who judges what they find, and until when."""
+    """What retrieval works with: the query as it is understood, its vectors, who judges what they find, until when."""
 
+    resolved: Resolved
     encoded: EncodedQuery | None
     second: SecondStage | None = None
     deadline: float | None = None
@@ -113,7 +111,7 @@ def assemble(
         return _stored(shard, owner, request, retrieval, reasons, moment)
     except StorageTrouble as error:
         level: Level = "system_only" if request.history is None else "recent_only"
-        degradation = Degradation(level, (*reasons, f"store: {error.code}"))
+        degradation = Degradation(level, _once(*reasons, f"store: {error.code}"))
         return Assembled(_inputs(request, moment, degradation, turns=_sent(request, moment)), shard.applied_seq)
 
 
@@ -127,7 +125,8 @@ def _stored(
 ) -> Assembled:
     loaded = not shard.holds(owner)
     block, missing = shard.block_or_tail(owner)
-    as_of = request.as_of.seq if request.as_of.time is None else reading.seq_at(shard, block, request.as_of.time)
+    resolved = retrieval.resolved
+    as_of = reading.seq_asked(shard, block, request.as_of) if resolved.seq is None else resolved.seq
     state = reading.memories(shard, block, request.session, as_of, moment.expiry)
     turns = state.turns if request.history is None else _sent(request, moment)
     question = _question(request, retrieval, state.seq, moment, turns)
@@ -142,7 +141,7 @@ def _stored(
         second=retrieval.second,
         archive=archive,
     )
-    if loaded:
+    if loaded or resolved.loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
     found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)
     if state.changed_since:
@@ -155,7 +154,7 @@ def _stored(
     inputs = _inputs(
         request,
         moment,
-        Degradation("full", (*reasons, *partners.reasons)),
+        Degradation("full", _once(*reasons, *partners.reasons)),
         facts=state.facts,
         summary=state.summary,
         turns=turns,
@@ -163,6 +162,11 @@ def _stored(
         partners=partners.turns,
     )
     return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found), answer)
+
+
+def _once(*reasons: str) -> tuple[str, ...]:
+    """What is looked at twice may lack twice."""
+    return tuple(dict.fromkeys(reasons))
 
 
 def _sent(request: ContextRequest, moment: Moment) -> tuple[Turn, ...]:
@@ -182,14 +186,16 @@ def _question(
     request: ContextRequest, retrieval: Retrieval, seq: int, moment: Moment, turns: Sequence[Turn]
 ) -> Question:
     """`turns`: what was said in this session, oldest first."""
-    dense = retrieval.encoded is not None
+    dense, resolved = retrieval.encoded is not None, retrieval.resolved
     return Question(
-        query=retrieved_by(request),
+        query=resolved.query,
         mode="hybrid" if dense else "lexical",
         k=min(HITS_MAX, max(HITS_MIN, request.budget_tokens // TOKENS_A_HIT)),
         now=moment.expiry,
         as_of=seq,
         filters=Filters() if request.whole_user else Filters(session=request.session or ""),
+        window=resolved.window,
+        drawn_from=resolved.drawn_from,
         resembling=True,
         rerank=dense and retrieval.second is not None,
         late=retrieval.second is not None and retrieval.second.late,
@@ -198,11 +204,6 @@ def _question(
         deadline=retrieval.deadline,
         explain=request.explain,
     )
-
-
-def retrieved_by(request: ContextRequest) -> str:
-    """The part of the query that retrieval reads. What is shown to the model is the whole."""
-    return request.query[:QUERY_READ_CHARACTERS]
 
 
 def _inputs(

@@ -1,8 +1,9 @@
-"""What a search asks for, in words that stand alone: resolved from what was said last, with the time that it names.
+"""What a query asks for, in words that stand alone: resolved from what was said last, with the time that it names.
 
-Rules read every query. Where a model is configured it reads the query too, with what the tenant's policy covers taken
-out of it, and its words count; without an answer in time those of the rules do. A window that rules are certain of
-stays: dates are what models reckon worst.
+Rules read every query. A context goes by them alone: what they find is a pure function of the query, its moment and
+the state of its session. A search's query is read by a model, too, where one is configured, with what the tenant's
+policy covers taken out of it, and the model's words count; without an answer in time those of the rules do. A window
+that rules are certain of stays: dates are what models reckon worst.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from datetime import datetime
 
 import msgspec
 
-from serve_app.core import TimeWindow, Turn
+from serve_app.core import SECOND_US, TimeWindow, Turn
 from serve_app.errors import ExpanderFailed, StorageTrouble
-from serve_app.memory.reading import living
-from serve_app.memory.requests import Asked, SearchRequest
+from serve_app.memory.reading import last_said, living, seq_asked
+from serve_app.memory.requests import Asked, ContextRequest, SearchRequest
 from serve_app.policies import Policies, PrivacyPolicy
 from serve_app.ports import AskedQuery, Expander
 from serve_app.privacy.redact import redact
-from serve_app.retrieve.expand import continues, keywords, rewritten
+from serve_app.retrieve.expand import continues, is_elliptic, keywords, rewritten
 from serve_app.retrieve.when import asked_at, read_window
 from serve_app.stores.block import Block
 from serve_app.write.shard import Shard
@@ -29,6 +30,18 @@ HISTORY_TURNS = 4
 
 SAID_CHARACTERS_MAX = 8_192
 """Of each of them, so much is read."""
+
+QUERY_READ_CHARACTERS = 16_384
+"""The query of a context may be as long as its budget; what it is about stands at its beginning."""
+
+ELLIPTIC_CHARACTERS_MAX = 1_024
+"""A longer query of a context stands for itself: to find that out by its terms would hold up the event loop."""
+
+CLOCKS_APART_US = 60 * SECOND_US
+"""A turn that is later than the query by more than this was not said before it, and lends a context's query no word."""
+
+RULES_VERSION = "expand-rules-1"
+"""Names these rules where contexts say what they were made by. Another number where they find something else."""
 
 
 class Understood(msgspec.Struct, frozen=True):
@@ -64,12 +77,70 @@ def by_rules(query: str, said: Sequence[Turn], asked: Asked, instant: int, *, st
     """
     if not query.strip():
         return Understood(query, [], None)
-    last = said[-HISTORY_TURNS:]
-    texts = tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in last)
+    last, texts = said[-HISTORY_TURNS:], _texts(said)
     window = read_window(query, instant, asked.offset_minutes, asked.tz, asked.locale)
     alone = query if stored and not continues(query) else rewritten(query, texts)
     drawn_from = frozenset(turn.seq for turn in last) if stored and alone != query else frozenset()
     return Understood(alone, keywords(query), window, drawn_from, texts)
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """What a context retrieves by: the query as rules understand it, and when.
+
+    `seq`: the state that it was resolved in, which the rest of the context has to be of, too; None: it looked at none.
+    `reasons`: why it may be less than what was said would give. `loaded`: whether memory was read from a table for it.
+    """
+
+    query: str
+    window: TimeWindow | None = None
+    drawn_from: frozenset[int] = frozenset()
+    seq: int | None = None
+    reasons: tuple[str, ...] = ()
+    loaded: bool = False
+
+
+def goes_on(request: ContextRequest) -> bool:
+    """Whether a context's query is resolved from turns: those sent along, or the last ones of its session."""
+    query = request.query
+    if len(query) > ELLIPTIC_CHARACTERS_MAX:
+        return False
+    if request.history is None:
+        return request.session is not None and continues(query) and is_elliptic(query)
+    return bool(request.history) and is_elliptic(query)
+
+
+def as_it_came(request: ContextRequest, now: int) -> Resolved:
+    """The query as it came, with the time that it names."""
+    query, asked = request.query[:QUERY_READ_CHARACTERS], request.asked
+    return Resolved(query, read_window(query, now, asked.offset_minutes, asked.tz, asked.locale))
+
+
+def resolved_as_of(shard: Shard, owner: str, request: ContextRequest, now: int, expiry: int) -> Resolved:
+    """The query of a context after what was said up to the state that is asked for. Never raises for a store."""
+    found = as_it_came(request, now)
+    if request.history is not None:
+        texts = _texts(living(request.history, expiry))
+        return msgspec.structs.replace(found, query=rewritten(found.query, texts))
+    loaded = not shard.holds(owner)
+    block, lacking = shard.block_or_tail(owner)
+    try:
+        as_of = seq_asked(shard, block, request.as_of)
+        said = last_said(shard, block, request.session, as_of, now + CLOCKS_APART_US, HISTORY_TURNS, expiry)
+    except StorageTrouble as error:
+        return msgspec.structs.replace(found, reasons=(*lacking, f"store: {error.code}"), loaded=loaded)
+    query = rewritten(found.query, _texts(said.turns))
+    return Resolved(
+        query=query,
+        window=found.window,
+        drawn_from=frozenset(turn.seq for turn in said.turns) if query != found.query else frozenset(),
+        seq=said.seq,
+        reasons=(*lacking, *said.reasons),
+        loaded=loaded,
+    )
+
+
+def _texts(said: Sequence[Turn]) -> tuple[str, ...]:
+    return tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in said[-HISTORY_TURNS:])
 
 
 def _last_turns(block: Block, session: str | None) -> Sequence[Turn]:

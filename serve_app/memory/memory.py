@@ -29,10 +29,20 @@ from serve_app.errors import (
     ReceiptNotReached,
 )
 from serve_app.memory import entities, reading
-from serve_app.memory.assembly import Moment, Retrieval, answer, retrieved_by
+from serve_app.memory.assembly import Moment, Retrieval, answer
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.entities import EntityPage
-from serve_app.memory.expansion import Understanding, Understood, by_rules, resolved, stands_alone
+from serve_app.memory.expansion import (
+    Resolved,
+    Understanding,
+    Understood,
+    as_it_came,
+    by_rules,
+    goes_on,
+    resolved,
+    resolved_as_of,
+    stands_alone,
+)
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
@@ -358,7 +368,7 @@ class Memory:
     async def context(
         self, owner: Owner, request: ContextRequest, stages: Stages, layout: str | None = None
     ) -> ContextAnswer:
-        """Read the state as of one moment, retrieve, and pack it under the budget."""
+        """Resolve the query, embed it; read the state as of one moment, retrieve, and pack it under the budget."""
         if layout not in (None, self._layout.name):
             raise InvalidRequest(f"there is no layout {layout!r}")
         tokenizer = self._tokenizer(request.tokenizer)
@@ -368,13 +378,15 @@ class Memory:
         if request.as_of.shard not in (None, shard.number):
             raise InvalidReceipt("as_of: this receipt was not given out for this user")
         stages.mark("wait")
-        encoded, reasons = await self._encoded(retrieved_by(request), True, started, request.deadline_s)
-        stages.mark("embed")
-        reasons = (*reasons, *shard.doubts)
         moment = Moment(now, self._effective(now), self._versions)
+        understood = await self._resolved(shard, owner, request, moment)
+        stages.mark("expand")
+        encoded, reasons = await self._encoded(understood.query, True, started, request.deadline_s)
+        stages.mark("embed")
+        reasons = (*understood.reasons, *reasons, *shard.doubts)
         deadline = None if request.deadline_s is None else started + request.deadline_s
         size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT, reranked=encoded is not None)
-        retrieval = Retrieval(encoded, self._second, deadline)
+        retrieval = Retrieval(understood, encoded, self._second, deadline)
         asked = (request, retrieval, reasons, moment, self._layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         seqs = [one.seq for one in made.context.retrieved]
@@ -384,6 +396,14 @@ class Memory:
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
         return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
+
+    async def _resolved(self, shard: Shard, owner: Owner, request: ContextRequest, moment: Moment) -> Resolved:
+        """By rules alone. Most queries stand for themselves, and no turn is looked at for them."""
+        if not goes_on(request):
+            return as_it_came(request, moment.now)
+        size = Size(request.characters, 0)
+        asked = (request, moment.now, moment.expiry)
+        return await self._read(shard, owner, size, resolved_as_of, shard, owner.key, *asked)
 
     # ---- shared
 

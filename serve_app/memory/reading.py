@@ -18,6 +18,7 @@ import msgspec
 from serve_app.context.exchanges import announced
 from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
+from serve_app.memory.requests import AsOf
 from serve_app.records import TurnPut, TurnsMoved
 from serve_app.retrieve.warm import Unfolded
 from serve_app.stores.block import Block, SessionIndex
@@ -186,6 +187,11 @@ def seq_at(shard: Shard, block: Block, instant: int) -> int:
     return min([newest, *(seq - 1 for seq in later + seqs[arrived : arrived + 1])])
 
 
+def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
+    """The seq of the state that is asked for; None: the newest. Raises StorageTrouble."""
+    return as_of.seq if as_of.time is None else seq_at(shard, block, as_of.time)
+
+
 def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
     if block.moved.is_cold(seq):
         return shard.table.arrived_at(block.key, seq)
@@ -199,8 +205,7 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
     with block.lock:
         seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
         index = block.sessions.get(session) if session is not None else None
-        seqs = index.seqs[: bisect.bisect_right(index.seqs, seq)] if index else []
-        window = block.moved.without_cold(seqs)[-WINDOW_TURNS_MAX:]
+        window = _newest(block, index, seq, WINDOW_TURNS_MAX)
         resident = [block.turns[one] for one in window if one in block.turns]
         older = _outside_window(index, block, window, seq) if index else ()
         summary = block.summary_at(session, seq) if session is not None else None
@@ -209,6 +214,38 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
     return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired, reasons)
+
+
+class LastSaid(msgspec.Struct, frozen=True):
+    """The last turns of a session as of `seq`, oldest first, and why some may lack."""
+
+    seq: int
+    turns: tuple[Turn, ...]
+    reasons: tuple[str, ...] = ()
+
+
+def last_said(
+    shard: Shard, block: Block, session: str | None, as_of: int | None, until: int, turns_max: int, now: int
+) -> LastSaid:
+    """Of the newest so many turns that were made by `until` (by their own time), those that have not expired."""
+    with block.lock:
+        seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
+        index = block.sessions.get(session) if session is not None else None
+        window = _made_by(index, _newest(block, index, seq, WINDOW_TURNS_MAX), until, turns_max) if index else []
+        resident = [block.turns[one] for one in window if one in block.turns]
+    newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
+    return LastSaid(seq, tuple(living(newest, now)), reasons)
+
+
+def _made_by(index: SessionIndex, seqs: Sequence[int], until: int, turns_max: int) -> list[int]:
+    made = (one for one in reversed(seqs) if index.times[bisect.bisect_left(index.seqs, one)] <= until)
+    return list(islice(made, turns_max))[::-1]
+
+
+def _newest(block: Block, index: SessionIndex | None, seq: int, turns_max: int) -> list[int]:
+    """Seqs of a session's newest turns up to `seq` that are not cold."""
+    seqs = index.seqs[: bisect.bisect_right(index.seqs, seq)] if index else []
+    return block.moved.without_cold(seqs)[-turns_max:]
 
 
 def expired_between(block: Block, seq: int, start: int, end: int) -> bool:

@@ -101,6 +101,7 @@ class ContextRequest(msgspec.Struct, frozen=True):
     format: Format = "openai"
     tokenizer: str | None = None
     now: int | None = None
+    asked: Asked = Asked()
     as_of: AsOf = AsOf()
     min_receipt: Receipt | None = None
     deadline_s: float | None = None

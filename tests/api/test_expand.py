@@ -211,5 +211,6 @@ def test_a_late_model_is_left_out(helped: Running, chat: ChatServer) -> None:
 
 def test_a_context_is_made_without_it(helped: Running, chat: ChatServer) -> None:
     helped.append("ann", "s", "the lease is long")
-    helped.context("ann", "lease", session_id="s")
+    for query in ("lease", "And how long is it?", "the lease yesterday"):
+        helped.context("ann", query, session_id="s")
     assert not chat.asked

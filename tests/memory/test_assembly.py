@@ -16,6 +16,7 @@ from serve_app.context.tokens import open_tokenizer
 from serve_app.context.window import build_context
 from serve_app.errors import QueryExceedsBudget
 from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, assemble, with_older
+from serve_app.memory.expansion import Resolved
 from serve_app.memory.reading import WINDOW_TURNS_MAX
 from serve_app.memory.requests import ContextRequest
 from serve_app.memory.timing import Stages
@@ -51,7 +52,7 @@ def retrieval(query: str) -> Retrieval:
     found = EMBEDDER.encode([query], tokens=True)
     assert found.tokens is not None
     encoded = EncodedQuery(EMBEDDER.version.name, found.vectors[0], found.tokens[0], EMBEDDER.spans(query))
-    return Retrieval(encoded, SecondStage({"late": LateInteraction()}))
+    return Retrieval(Resolved(query), encoded, SecondStage({"late": LateInteraction()}))
 
 
 def texts(answered: Answered) -> str:
