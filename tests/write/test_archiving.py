@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from serve_app.core import Mode
+from serve_app.core import Mode, TimeWindow
 from serve_app.errors import StoreUnavailable
 from serve_app.memory.reading import unfolded
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.archived import Breadth, ranked
 from serve_app.retrieve.expand import NO_DATE
 from serve_app.retrieve.found import Answer
+from serve_app.retrieve.fuse import ARMS
 from serve_app.retrieve.hot import hot_turns
 from serve_app.retrieve.large import large_turns
 from serve_app.retrieve.question import Question
@@ -38,6 +40,11 @@ RESIDENT = 50
 TURNS = 600
 SESSION = 12
 WORDS = [f"{first}{second}{third}" for first in "bdgklm" for second in "aeiou" for third in "nrst"]
+NAMES = ("Alice Morgan", "Lisbon", "ORD-10442")
+KEYS = ("alicemorgan", "lisbon", "ord10442", "zeldaquincy")
+NAMED_EVERY = 30
+FIRST_AT = 1_600_000_000_000_000
+HOUR_US = 3_600_000_000
 RECALL_MIN = 0.98
 NARROW_RECALL_MIN = 0.9
 DEPTH = 10
@@ -52,7 +59,11 @@ SAME_FOR_BOTH = (
     "is_",
     "length",
     "after_question",
+    "moment",
+    "entity",
+    "turns_ago",
 )
+OF_THE_LIST = ("_apart", "_rank")
 """Features that do not tell how many turns were looked at, or which others are in the list."""
 
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
@@ -61,14 +72,20 @@ MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 def texts(count: int, seed: int = 1) -> list[str]:
     source = random.Random(seed)
     weights = [1 / rank for rank in range(1, len(WORDS) + 1)]
-    return [" ".join(source.choices(WORDS, weights, k=8)) + f" number{seed}x{at}" for at in range(count)]
+    said = [" ".join(source.choices(WORDS, weights, k=8)) for _ in range(count)]
+    for at in range(0, count, NAMED_EVERY):
+        said[at] += f" with {NAMES[at // NAMED_EVERY % len(NAMES)]}"
+    return [f"{text} number{seed}x{at}" for at, text in enumerate(said)]
 
 
 def fill(shard: OneShard, said: Sequence[str], start: int = 0) -> None:
     """In sessions of a few turns, each with its vector, one in five of two parts; two sessions take turns."""
     for at in range(0, len(said), SESSION):
         session = f"s{(start + at) // SESSION // 4 * 2 + (start + at) // SESSION % 2}"
-        turns = [NewTurn("user", text, id=text.split()[-1]) for text in said[at : at + SESSION]]
+        turns = [
+            NewTurn("user", text, id=text.split()[-1], created_at=FIRST_AT + (start + at + place) * HOUR_US)
+            for place, text in enumerate(said[at : at + SESSION])
+        ]
         results = shard.do(AppendTurns(ANN, session, turns))
         turns = shard.shard.turns(ANN, [one.seq for one in results if one.seq is not None])
         shard.embed(ANN, *turns[::5], parts=2)
@@ -97,18 +114,18 @@ class Pair:
         assert found is not None
         return found
 
-    def compare_clues(self, query: str) -> tuple[Clues, Clues]:
+    def compare_clues(self, query: str, **more: Any) -> tuple[Clues, Clues]:
         """What the second stage is given of both."""
-        found = [first_of(shard, query) for shard in (self.large, self.whole)]
+        found = [first_of(shard, query, **more) for shard in (self.large, self.whole)]
         assert found[0] is not None
         assert found[1] is not None
         return found[0], found[1]
 
-    def compare(self, queries: Sequence[str], mode: Mode) -> float:
+    def compare(self, queries: Sequence[str], mode: Mode, **more: Any) -> float:
         """The share of the exact best that is found."""
         shares = []
         for query in queries:
-            found, exact = (seqs(ask(shard, query, mode)) for shard in (self.large, self.whole))
+            found, exact = (seqs(ask(shard, query, mode, **more)) for shard in (self.large, self.whole))
             shares.append(len({*found} & {*exact}) / len(exact) if exact else float(not found))
         return sum(shares) / len(shares)
 
@@ -121,12 +138,12 @@ def ask(shard: OneShard, query: str, mode: Mode = "hybrid", k: int = DEPTH, **mo
     return search(held.block(ANN), question, encoded, held.table, held.turns, later, archive=held.archives.of(ANN))
 
 
-def first_of(shard: OneShard, query: str) -> Clues | None:
+def first_of(shard: OneShard, query: str, **more: Any) -> Clues | None:
     held, block = shard.shard, shard.block(ANN)
     made = EMBEDDER.encode([query], tokens=True)
     assert made.tokens is not None
     encoded = EncodedQuery(VERSION.name, made.vectors[0], made.tokens[0], EMBEDDER.spans(query))
-    question = Question(query, "hybrid", DEPTH, shard.clock.now, rerank=True, late=True)
+    question = Question(query, "hybrid", DEPTH, shard.clock.now, rerank=True, late=True, **more)
     if block.complete:
         return hot_turns(block, question, encoded).clues
     archive = held.archives.of(ANN)
@@ -174,9 +191,73 @@ def test_the_second_stage_is_given_what_it_is_given_of_a_small_user(pair: Pair) 
         seqs_of = [[clues.turns[at].seq for at in clues.ranking.ordinals.tolist()] for clues in (large, whole)]
         assert len({*seqs_of[0]} & {*seqs_of[1]}) >= RECALL_MIN * len(seqs_of[1])
         rows = [dict(zip(those, of.features, strict=True)) for those, of in zip(seqs_of, lists, strict=True)]
-        names = [place for place, name in enumerate(lists[0].names) if name.startswith(SAME_FOR_BOTH)]
+        names = [
+            place
+            for place, name in enumerate(lists[0].names)
+            if name.startswith(SAME_FOR_BOTH) and not name.endswith(OF_THE_LIST)
+        ]
         for seq in rows[0].keys() & rows[1].keys():
             assert np.allclose(rows[0][seq][names], rows[1][seq][names], atol=2e-3, equal_nan=True)
+
+
+def at_hour(hours: int) -> datetime:
+    return datetime.fromtimestamp(FIRST_AT / 1_000_000, UTC) + timedelta(hours=hours)
+
+
+ASKED_BESIDE: dict[str, dict[str, Any]] = {
+    "a window": {"window": TimeWindow(at_hour(90), at_hour(130))},
+    "a hint at one": {"window": TimeWindow(at_hour(90), at_hour(130), certain=False)},
+    "a name": {},
+    "turns it takes words from": {"drawn_from": frozenset(range(1, 200, 3))},
+}
+
+
+@pytest.mark.parametrize("beside", ASKED_BESIDE)
+def test_what_a_query_says_beside_its_words_counts_in_archives_too(pair: Pair, beside: str) -> None:
+    more = ASKED_BESIDE[beside]
+    queries = [f"{query} {NAMES[at % 3]}" if beside == "a name" else query for at, query in enumerate(QUERIES[:9])]
+    for mode in MODES:
+        assert pair.compare(queries, mode, **more) >= RECALL_MIN
+    arm = ARMS.index({"a name": "entity", "turns it takes words from": "echo"}.get(beside, "window"))
+    felt = 0
+    for query in queries:
+        parts = []
+        for clues in pair.compare_clues(query, **more):
+            seqs_of = [clues.turns[at].seq for at in clues.ranking.ordinals.tolist()]
+            parts.append(dict(zip(seqs_of, clues.ranking.parts[:, arm].tolist(), strict=True)))
+        assert all(abs(parts[0][seq] - parts[1][seq]) < 2e-4 for seq in parts[0].keys() & parts[1].keys())
+        felt += sum(part != 0 for part in parts[0].values())
+    assert felt
+
+
+def test_a_name_that_only_older_turns_know_is_seen_in_a_query(pair: Pair) -> None:
+    pair.both(lambda shard: fill(shard, ["we saw the Kestrel Harbour museum number7x1"], start=TURNS))
+    pair.both(lambda shard: fill(shard, texts(120, seed=9), start=TURNS + 12))
+    pair.archive()
+    for shard in (pair.large, pair.whole):
+        explained = ask(shard, "kestrel harbour", explain=True).explained
+        assert explained is not None
+        assert "kestrelharbour" in explained.entities
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_names_of_edited_and_deleted_turns_leave_archives(pair: Pair, renewed: bool) -> None:
+    gone, old = (ask(pair.large, f"number1x{at}", "lexical").found[0].turn for at in (30, 60))
+    pair.both(lambda shard: shard.do(DeleteTurn(ANN, gone.session, gone.id)))
+    pair.both(lambda shard: edited(shard, old.session, old.id, "a walk with Zelda Quincy"))
+    pair.large.fold()
+    archive = pair.archive() if renewed else pair.large.shard.archives.of(ANN)
+    block = pair.large.block(ANN)
+    with block.lock:
+        assert archive is not None
+        field = archive.field(block)
+        assert field is not None
+        named = {name: field.seqs[field.entities.ordinals(name, field.size)].tolist() for name in KEYS}
+        assert "zeldaquincy" in field.entities
+    assert named["zeldaquincy"] == [old.seq]
+    assert gone.seq not in named["lisbon"]
+    assert old.seq not in named["ord10442"]
+    assert all(len(named[key]) > 3 for key in KEYS[:3])
 
 
 def test_by_words_alone_the_ranking_is_the_very_same(pair: Pair) -> None:
@@ -215,7 +296,8 @@ def test_a_narrow_look_finds_most_of_the_best(pair: Pair, mode: Mode) -> None:
             field = archive.field(block)
             assert field is not None
             read = read_query(query), NO_DATE
-            chosen = ranked(block, field, question, encoded, *read, Breadth(rough=64, candidates=128, extremes=8))
+            narrow = Breadth(rough=64, candidates=128, extremes=8)
+            chosen = ranked(block, field, question, encoded, *read, breadth=narrow)
             found = chosen.seqs[chosen.ranking.ordinals].tolist()
         exact = seqs(ask(pair.whole, query, mode))
         shares.append(len({*found[:DEPTH]} & {*exact}) / len(exact))
