@@ -6,7 +6,7 @@ of its own, and the one who is named may be the wrong one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
@@ -48,7 +48,9 @@ class _Read(NamedTuple):
 class Index(Protocol):
     """Which turns of a user name which entity."""
 
-    def __contains__(self, key: str) -> bool: ...
+    def known(self, keys: Iterable[str]) -> Set[str]:
+        """Those of these that any turn names."""
+        ...
 
     def ordinals(self, key: str, n: int) -> Sequence[int] | NDArray[np.int64]: ...
 
@@ -66,9 +68,9 @@ class Known(Protocol):
 def named_in(query: str, columns: Known) -> tuple[str, ...]:
     """The keys of the entities that the query names: what rules see first, then what is there of what is looked up."""
     read = _read_once(query) if len(query) <= QUERY_CHARACTERS_MAX else _read(query[:QUERY_CHARACTERS_MAX])
-    index, speakers = columns.entities, frozenset(columns.speaker_keys)
+    known, speakers = columns.entities.known(read.possible), frozenset(columns.speaker_keys)
     found = dict.fromkeys(key for key in read.named if key not in speakers)
-    found |= dict.fromkeys(key for key in read.possible if key in index and key not in speakers)
+    found |= dict.fromkeys(key for key in read.possible if key in known and key not in speakers)
     return tuple(found)[:ENTITIES_A_QUERY_MAX]
 
 

@@ -100,7 +100,7 @@ def _hot_then_warm(
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
         return _First(hot.found, hot.clues, hot.entities, BOTH, (f"warm: {error.code}",))
-    return _First(*merged(hot, warm, question, encoded, read_tokens, partial(_newer, block, question)), BOTH)
+    return _First(*merged(hot, warm, question, encoded, read_tokens, partial(newer_of, block, question)), BOTH)
 
 
 def _explained(question: Question, first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
@@ -123,7 +123,7 @@ def _with_paths(found: list[Found], question: Question) -> list[Found]:
     return [msgspec.structs.replace(one, matched=matched_paths(conditions, one.turn, question.work)) for one in found]
 
 
-def _newer(block: Block, question: Question, seqs: Sequence[int]) -> NDArray[np.int64]:
+def newer_of(block: Block, question: Question, seqs: Sequence[int]) -> NDArray[np.int64]:
     """How many came after each of these: as in a block that holds all, of which filters leave what they let through."""
     with block.lock:
         living = living_seqs(block)
@@ -165,7 +165,7 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
-    newer, read_tokens = partial(_newer, block, question), token_reader(block, encoded, table)
+    newer, read_tokens = partial(newer_of, block, question), token_reader(block, encoded, table)
     return _First(
         *merged(hot, warm, question, encoded, read_tokens, newer, found),
         frozenset(asked),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from serve_app.entities.values import CLASSES, Entity, EntityClass
@@ -29,6 +29,10 @@ class EntityIndex:
 
     def __contains__(self, key: str) -> bool:
         return key in self._postings
+
+    def known(self, keys: Iterable[str]) -> Set[str]:
+        """Those of these that any turn names."""
+        return {key for key in keys if key in self._postings}
 
     def append(self, ordinal: int, entities: Iterable[Entity]) -> None:
         """Take what a turn names whose ordinal is larger than all before."""

@@ -7,7 +7,7 @@ whatever part a turn lies in.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from serve_app.stores.volume import Volume
 POSTINGS_A_QUERY: Final = 2_000_000
 """Of a query whose words stand in more turns than that together, the rarest words count: some 30 ms of adding up."""
 
-FEW: Final = 100
+FEW: Final = 20
 """Windows of a term that fewer than one turn in so many holds are sorted out, not looked for everywhere."""
 
 Ordinals = NDArray[np.int64]
@@ -78,16 +78,23 @@ class NamedInAll:
     def __init__(self, field: Field) -> None:
         self._field = field
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._field.columns.entities or any(map(len, self._field.base.naming(key)))
+    def known(self, keys: Iterable[str]) -> Set[str]:
+        """Those of these that any turn names; all are looked up at once, as most are no names."""
+        wanted = list(keys)
+        hashes = np.fromiter(map(hashed, wanted), np.uint64, len(wanted))
+        found = set(self._field.columns.entities.known(wanted))
+        for volume in self._field.base.volumes:
+            found.update(wanted[at] for at in np.flatnonzero(volume.named.known(hashes)).tolist())
+        found.update(self._field.base.edited_names.keys() & set(wanted))
+        return found if self._field.base.muted is None else {key for key in found if len(self.ordinals(key))}
 
-    def ordinals(self, key: str, n: int) -> Ordinals:
-        """The turns before ordinal n that name this."""
+    def ordinals(self, key: str, n: int | None = None) -> Ordinals:
+        """The turns before ordinal n, or all, that name this."""
         field = self._field
         held = field.columns.entities.ordinals(key, len(field.columns.seqs))
         newest = np.array([one for one in held if one >= field.first], np.int64) - field.first + field.start
         found = np.concatenate((*field.base.naming(key), newest))
-        return found[found < n]
+        return found if n is None else found[found < n]
 
 
 class Field(NamedTuple):
@@ -161,7 +168,7 @@ class Field(NamedTuple):
             at = distinct(np.concatenate((ordinals, before, after)))
             at = at[at < self.size]
         else:
-            at = np.flatnonzero(cells[: self.size])
+            at = np.flatnonzero(cells[: self.size] > 0)
         worth = np.float32(times * self._worth(len(at)))
         held = cells[at]
         window[at] += worth * held / (held + self.window_norms[at])

@@ -42,6 +42,13 @@ class Postings(NamedTuple):
         """The ordinals that hold a term, and how often each does."""
         return self.at(hashed(term))
 
+    def known(self, wanted: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Of each of these hashes whether it is that of a term that is held."""
+        if not len(self.hashes):
+            return np.zeros(len(wanted), np.bool_)
+        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
+        return np.asarray(self.hashes[at] == wanted, np.bool_)
+
     def at(self, wanted: np.uint64) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         """The same of the term with this hash."""
         at = int(np.searchsorted(self.hashes, wanted))

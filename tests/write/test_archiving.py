@@ -15,19 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from serve_app.core import Mode, TimeWindow
-from serve_app.errors import StoreUnavailable
+from serve_app.errors import DeadlinePassed, StoreUnavailable
+from serve_app.memory import entities
 from serve_app.memory.reading import unfolded
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.archived import Breadth, ranked
 from serve_app.retrieve.expand import NO_DATE
+from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.fuse import ARMS
 from serve_app.retrieve.hot import hot_turns
 from serve_app.retrieve.large import large_turns
+from serve_app.retrieve.merge import merged
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import search
+from serve_app.retrieve.search import newer_of, search
 from serve_app.retrieve.shortlist import Clues, shortlist_of
-from serve_app.retrieve.warm import token_reader
+from serve_app.retrieve.warm import token_reader, warm_turns
+from serve_app.retrieve.work import CLOCK_EVERY, Work
 from serve_app.stores.archive import BYTES_A_TURN, REVISED_MAX, Archive, Archives
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.terms import read_query
@@ -253,7 +257,7 @@ def test_names_of_edited_and_deleted_turns_leave_archives(pair: Pair, renewed: b
         field = archive.field(block)
         assert field is not None
         named = {name: field.seqs[field.entities.ordinals(name, field.size)].tolist() for name in KEYS}
-        assert "zeldaquincy" in field.entities
+        assert field.entities.known([*KEYS, "nobody"]) == {*KEYS}
     assert named["zeldaquincy"] == [old.seq]
     assert gone.seq not in named["lisbon"]
     assert old.seq not in named["ord10442"]
@@ -484,3 +488,74 @@ def test_the_best_by_code_hold_the_best() -> None:
         assert {*np.argsort(-exact)[:DEPTH]} <= {*look.best.tolist()}
         assert exact[look.worst].min() < np.quantile(exact, 0.01)
         assert np.abs(look.scores - exact[look.best]).max() < 1e-3
+
+
+# ---- ways without the archive
+
+FILTERS = {
+    "session": Filters(session="s3"),
+    "times": Filters(start=FIRST_AT + 90 * HOUR_US, end=FIRST_AT + 130 * HOUR_US),
+    "from": Filters(start=FIRST_AT + 400 * HOUR_US),
+    "entity": Filters(entities=frozenset({"alicemorgan"})),
+    "entity and session": Filters(session="s4", entities=frozenset({"lisbon"})),
+    "role": Filters(roles=frozenset({"user"})),
+    "nobody": Filters(entities=frozenset({"nobody"})),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_of_a_large_user_are_exact(pair: Pair, name: str) -> None:
+    old = ask(pair.large, "number1x60", "lexical").found[0].turn
+    pair.both(lambda shard: edited(shard, old.session, old.id, "a walk with Alice Morgan"))
+    for folded in (False, True):
+        for as_of in (None, 300):
+            for query in ("", QUERIES[0]):
+                found, exact = (
+                    ask(shard, query, k=TURNS, filters=FILTERS[name], as_of=as_of) for shard in (pair.large, pair.whole)
+                )
+                assert len(seqs(found)) == len({*seqs(found)})
+                assert {*seqs(found)} == {*seqs(exact)}
+                assert query or seqs(found) == seqs(exact)
+                assert seqs(found) or name in ("nobody", "from", "entity and session")
+        if not folded:
+            pair.large.fold()
+
+
+def test_turns_that_are_read_for_a_filter_count_as_work(pair: Pair) -> None:
+    work = Work(deadline=0.0)
+    work.looked_at = CLOCK_EVERY
+    with pytest.raises(DeadlinePassed):
+        ask(pair.large, QUERIES[0], filters=FILTERS["role"], work=work)
+
+
+def test_how_old_a_turn_is_means_the_same_by_way_of_the_tables(pair: Pair) -> None:
+    ages: list[dict[int, float]] = []
+    for shard in (pair.large, pair.whole):
+        question = Question(QUERIES[0], "hybrid", DEPTH, shard.clock.now, rerank=True)
+        held, block = shard.shard, shard.block(ANN)
+        hot = hot_turns(block, question, None)
+        clues = hot.clues
+        if not block.complete:
+            warm = warm_turns(block, question, None, held.table, held.turns, partial(unfolded, held))
+            clues = merged(
+                hot, warm, question, None, token_reader(block, None, held.table), partial(newer_of, block, question)
+            ).clues
+        assert clues is not None
+        made = shortlist_of(clues, question)
+        at = made.names.index("turns_ago")
+        listed = clues.ranking.ordinals.tolist()
+        ages.append({clues.turns[one].seq: float(made.features[place][at]) for place, one in enumerate(listed)})
+    both = ages[0].keys() & ages[1].keys()
+    assert len(both) >= DEPTH
+    assert all(abs(ages[0][seq] - ages[1][seq]) < 1e-3 for seq in both)
+
+
+def test_a_list_of_entities_that_takes_too_long_is_given_up(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.large.do(
+        AppendTurns(ANN, "s0", [NewTurn("user", f"with Alice Morgan again {at}") for at in range(2 * RESIDENT)])
+    )
+    shard, now = pair.large.shard, pair.large.clock.now
+    assert entities.page(shard, ANN, None, "alice", None, 10, now).lines[0].name == "Alice Morgan"
+    monkeypatch.setattr(entities, "ANSWERED_WITHIN_S", 0.0)
+    with pytest.raises(DeadlinePassed):
+        entities.page(shard, ANN, None, "", None, 10, now)
