@@ -7,6 +7,7 @@ each entity, so that none outlives its turn.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -19,11 +20,14 @@ from numpy.typing import NDArray
 from serve_app.core import Turn
 from serve_app.entities.recognise import in_turn
 from serve_app.entities.values import CLASSES, Entity, EntityClass, key_of
-from serve_app.errors import InvalidRequest
+from serve_app.errors import DeadlinePassed, InvalidRequest
 from serve_app.stores.block import Block
 from serve_app.stores.entity_rows import Named, each_named, known
 from serve_app.stores.parts import parts
 from serve_app.write.shard import Shard
+
+ANSWERED_WITHIN_S: Final = 10.0
+"""A list that takes longer is given up: it is made by one thread of those that serve reads."""
 
 READ_AT_ONCE: Final = 1_000
 """Turns that are read to be looked into at a time."""
@@ -111,7 +115,7 @@ def page(
 ) -> EntityPage:
     """The entities of this class whose names begin so, most often named first, after a place, at most `limit`."""
     begins = key_of(prefix)
-    tallies = _tallied(shard, owner, now)
+    tallies = _tallied(shard, owner, now, time.monotonic() + ANSWERED_WITHIN_S)
     chosen = {
         Place(one.count, one.last, key): one
         for key, one in tallies.items()
@@ -122,7 +126,7 @@ def page(
     return EntityPage(lines, str(places[limit - 1]) if len(places) > limit else None)
 
 
-def _tallied(shard: Shard, owner: str, now: int) -> dict[str, Tally]:
+def _tallied(shard: Shard, owner: str, now: int, deadline: float) -> dict[str, Tally]:
     block = shard.block(owner)
     tallies: dict[str, Tally] = {}
     with block.lock:
@@ -133,7 +137,7 @@ def _tallied(shard: Shard, owner: str, now: int) -> dict[str, Tally]:
     for turn in changed.values():
         _count(turn.seq, in_turn(turn), tallies)
     if elsewhere:
-        _count_elsewhere(shard, owner, elsewhere, now, tallies)
+        _count_elsewhere(shard, owner, elsewhere, now, tallies, deadline)
     return tallies
 
 
@@ -169,8 +173,10 @@ def _count(seq: int, entities: Iterable[Entity], tallies: dict[str, Tally]) -> N
             tally.take((seq,))
 
 
-def _count_elsewhere(shard: Shard, owner: str, seqs: set[int], now: int, tallies: dict[str, Tally]) -> None:
-    """Turns that are not in memory: most by the table's column, without reading them."""
+def _count_elsewhere(
+    shard: Shard, owner: str, seqs: set[int], now: int, tallies: dict[str, Tally], deadline: float
+) -> None:
+    """Turns that are not in memory: most by the table's column, without reading them. Raises DeadlinePassed."""
     rows = shard.table.named(owner)
     unfolded = shard.unfolded_of(owner)
     held, ends = np.asarray(rows["seq"]), np.asarray(rows["expires_at"])
@@ -181,6 +187,8 @@ def _count_elsewhere(shard: Shard, owner: str, seqs: set[int], now: int, tallies
     for tally in tallies.values():
         tally.settle()
     for part in parts(sorted(seqs.difference(held[certain].tolist())), READ_AT_ONCE):
+        if time.monotonic() >= deadline:
+            raise DeadlinePassed(f"the entities of so many turns could not be counted within {ANSWERED_WITHIN_S:g} s")
         for turn in _living(shard.turns(owner, part), now):
             _count(turn.seq, in_turn(turn), tallies)
 

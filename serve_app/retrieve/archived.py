@@ -8,14 +8,17 @@ roundings and to what the rough look overlooks (docs/measurements.md has the sha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.ports import EncodedQuery
-from serve_app.retrieve.expand import NO_DATE, NamedDate
-from serve_app.retrieve.fuse import OWN_SHARE, Evidence, Floats, FusionWeights, Mask, Ranking, date_match, of_mode, rank
+from serve_app.retrieve.boosts import Boosts, boosted, boosts_of
+from serve_app.retrieve.expand import NamedDate
+from serve_app.retrieve.fuse import OWN_SHARE, Evidence, Floats, FusionWeights, Mask, Ranking, of_mode, rank
+from serve_app.retrieve.naming import entity_match
 from serve_app.retrieve.question import Question
 from serve_app.stores.block import Block
 from serve_app.stores.field import Field, distinct
@@ -57,9 +60,7 @@ class _Words(NamedTuple):
 
     own: Floats
     window: Floats
-    code: Floats | None
-    speaker: Floats | None
-    date: Floats | None
+    boosts: Boosts
 
 
 def ranked(
@@ -69,10 +70,12 @@ def ranked(
     encoded: EncodedQuery | None,
     terms: QueryTerms,
     named: NamedDate,
+    entities: Sequence[str] = (),
     breadth: Breadth = BREADTH,
 ) -> Chosen:
     """More than are asked for, as some may have expired. Under the block's lock."""
-    words = _words(field, terms, named)
+    own, window = field.scores(terms.wanted)
+    words = _Words(own, window, boosts_of(_All(field), question, terms, named, entities))
     eligible = field.alive.copy()
     if question.as_of is not None:
         eligible &= field.seqs <= question.as_of
@@ -85,19 +88,34 @@ def ranked(
     around = _with_neighbours(field, chosen)
     inner = None if dense is None else _inner(field, dense, newest, around)
     evidence = _evidence(field, words, around, _among(around, chosen) & eligible[around], inner)
+    last = int(np.flatnonzero(eligible)[-1:].sum())
+    evidence = evidence._replace(newer=np.maximum(last - around, 0))
     ranking = rank(evidence, question.mode, len(chosen), question.weights)
     return Chosen(field.seqs[around], evidence, ranking)
 
 
-def _words(field: Field, terms: QueryTerms, named: NamedDate) -> _Words:
-    own, window = field.scores(terms.wanted)
-    return _Words(
-        own,
-        window,
-        code=field.coverage(terms.codes) if terms.codes else None,
-        speaker=field.speakers(set(terms.said)),
-        date=None if named == NO_DATE else date_match(named, field.days()),
-    )
+class _All(NamedTuple):
+    """All turns of the user, as `boosts.Turns`."""
+
+    field: Field
+
+    def seqs(self) -> NDArray[np.int64]:
+        return self.field.seqs
+
+    def days(self) -> NDArray[np.int32]:
+        return self.field.days()
+
+    def times(self) -> NDArray[np.int64]:
+        return self.field.times()
+
+    def coverage(self, codes: Sequence[str]) -> Floats:
+        return self.field.coverage(codes)
+
+    def speakers(self, terms: set[str]) -> Floats | None:
+        return self.field.speakers(terms)
+
+    def naming(self, keys: Sequence[str]) -> Floats | None:
+        return entity_match(keys, self.field, self.field.size)
 
 
 # ---- vectors
@@ -176,9 +194,8 @@ def _candidates(
     total = np.zeros(field.size + 1, np.float32)  # the last one stands for no neighbour
     total[:-1] = _over_best(words.own, weights.bm25) + _over_best(words.window, weights.bm25_window)
     scaling = [_top(words.own, breadth.extremes), _top(words.window, breadth.extremes)]
-    for arm, weight in ((words.code, weights.code), (words.speaker, weights.speaker), (words.date, weights.date)):
-        if arm is not None:
-            total[:-1] += weight * arm
+    for arm, weight in boosted(weights, words.boosts):
+        total[:-1] += weight * arm
     if rough is not None:
         scaling += [rough.ordinals[_top(rough.scores, breadth.extremes)], rough.worst]
         _add_rough(total, field, rough, weights)
@@ -235,9 +252,6 @@ def _with_neighbours(field: Field, chosen: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _evidence(field: Field, words: _Words, around: NDArray[np.int64], eligible: Mask, inner: Floats | None) -> Evidence:
-    def cut(arm: Floats | None) -> Floats | None:
-        return None if arm is None else arm[around]
-
     return Evidence(
         own=words.own[around],
         window=words.window[around],
@@ -245,9 +259,7 @@ def _evidence(field: Field, words: _Words, around: NDArray[np.int64], eligible: 
         following=_places(around, field.following[around], field.size),
         eligible=eligible,
         dense=inner,
-        code=cut(words.code),
-        speaker=cut(words.speaker),
-        date=cut(words.date),
+        **{arm: None if felt is None else felt[around] for arm, felt in words.boosts._asdict().items()},
     )
 
 

@@ -217,11 +217,17 @@ def _facts(turn: Turn, now: int, said: frozenset[str]) -> tuple[float, ...]:
 def _of_places(evidence: Evidence, at: Ints, turn_of: Callable[[int], Turn | None]) -> Columns:
     """Where each candidate stands: an answer follows a question, and what was said last was mostly not asked for."""
     before = [turn_of(place) if place >= 0 else None for place in evidence.previous[at].tolist()]
-    later = np.count_nonzero(evidence.eligible) - np.cumsum(evidence.eligible)  # ordinals of deleted turns do not count
     return {
         "after_question": np.array([turn is not None and _asks(turn.text) for turn in before], np.float32),
-        "turns_ago": np.log1p(later[at]),
+        "turns_ago": np.log1p(_newer(evidence, at)),
     }
+
+
+def _newer(evidence: Evidence, at: Ints) -> NDArray[np.int64]:
+    if evidence.newer is not None:
+        return evidence.newer[at]
+    later = np.count_nonzero(evidence.eligible) - np.cumsum(evidence.eligible)  # ordinals of deleted turns do not count
+    return later[at]
 
 
 def _asks(text: str) -> bool:

@@ -97,6 +97,8 @@ class Evidence(NamedTuple):
     """How much the turn lies in the query's window of time, 0 to 1; half of it where the query only hints at one."""
     entity: Floats | None = None
     """Share of the entities that the query names that the turn names, too, 0 to 1."""
+    newer: NDArray[np.int64] | None = None
+    """How many of the owner's turns came after each, where its ordinal does not tell: only some turns are judged."""
 
 
 class Ranking(NamedTuple):

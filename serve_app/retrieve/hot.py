@@ -7,20 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Turn
 from serve_app.ports import EncodedQuery
-from serve_app.retrieve.expand import NO_DATE, NamedDate, named_date
+from serve_app.retrieve.boosts import boosts_of
+from serve_app.retrieve.expand import NamedDate, named_date
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import UNKNOWN, Found, found_of
-from serve_app.retrieve.fuse import Evidence, date_match, moment_match, rank, speaker_match
+from serve_app.retrieve.fuse import Evidence, rank, speaker_match
 from serve_app.retrieve.naming import entity_match, named_in
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import RERANKED_MAX, Hot, clues_of
 from serve_app.stores.block import Block
+from serve_app.stores.columns import Columns
 from serve_app.stores.terms import QueryTerms, read_query
 
 CANDIDATES = 100
@@ -97,6 +100,7 @@ def _evidence(
     entities: Sequence[str],
 ) -> Evidence:
     terms, named = read_words(question.query)
+    boosts = boosts_of(_Resident(block.columns, n), question, terms, named, entities)
     own, window = block.columns.lexical.scores(terms.wanted, n)
     links = block.columns.lexical.links(n)
     return Evidence(
@@ -106,22 +110,33 @@ def _evidence(
         following=links.following,
         eligible=eligible,
         dense=dense,
-        code=block.columns.lexical.coverage(terms.codes, n) if terms.codes else None,
-        speaker=speaker_match(set(terms.said), block.columns.speaker_terms, block.columns.speaker_of(n)),
-        date=None if named == NO_DATE else date_match(named, block.columns.days(n)),
-        echo=_echo(block, question.drawn_from, n),
-        moment=None if question.window is None else moment_match(question.window, block.columns.times(n)),
-        entity=entity_match(entities, block.columns, n),
+        **boosts._asdict(),
     )
 
 
-def _echo(block: Block, drawn_from: frozenset[int], n: int) -> NDArray[np.float32] | None:
-    if not drawn_from:
-        return None
-    echo = np.zeros(n, np.float32)
-    ordinals = [block.columns.ordinal(seq) for seq in drawn_from if seq in block.turns]
-    echo[[ordinal for ordinal in ordinals if ordinal < n]] = 1
-    return echo
+class _Resident(NamedTuple):
+    """The first n turns of a block, as `boosts.Turns`."""
+
+    columns: Columns
+    n: int
+
+    def seqs(self) -> NDArray[np.int64]:
+        return np.array(self.columns.seqs[: self.n], np.int64)
+
+    def days(self) -> NDArray[np.int32]:
+        return self.columns.days(self.n)
+
+    def times(self) -> NDArray[np.int64]:
+        return self.columns.times(self.n)
+
+    def coverage(self, codes: Sequence[str]) -> NDArray[np.float32]:
+        return self.columns.lexical.coverage(codes, self.n)
+
+    def speakers(self, terms: set[str]) -> NDArray[np.float32] | None:
+        return speaker_match(terms, self.columns.speaker_terms, self.columns.speaker_of(self.n))
+
+    def naming(self, keys: Sequence[str]) -> NDArray[np.float32] | None:
+        return entity_match(keys, self.columns, self.n)
 
 
 @lru_cache(maxsize=QUERIES_REMEMBERED)

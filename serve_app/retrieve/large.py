@@ -18,6 +18,7 @@ from serve_app.retrieve.found import found_of
 from serve_app.retrieve.fuse import Ranking
 from serve_app.retrieve.hot import read_words
 from serve_app.retrieve.late import around, token_weights
+from serve_app.retrieve.naming import named_in
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import RERANKED_MAX, Clues, Ranked, TokenClues, head
 from serve_app.retrieve.warm import Older, ReadTokens
@@ -44,11 +45,13 @@ def large_turns(
         field = archive.field(block)
         if field is None:
             return None
-        chosen = ranked(block, field, question, encoded, *read_words(question.query))
+        entities = named_in(question.query, field, field.size)
+        chosen = ranked(block, field, question, encoded, *read_words(question.query), entities)
     try:
-        return _with_content(block, question, encoded, field, chosen, older, read_tokens)
+        found = _with_content(block, question, encoded, field, chosen, older, read_tokens)
     except StorageTrouble:  # the way without the archive says so
         return None
+    return found._replace(entities=entities)
 
 
 def _with_content(

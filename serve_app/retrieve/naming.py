@@ -6,9 +6,9 @@ of its own, and the one who is named may be the wrong one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from serve_app.core import Turn
 from serve_app.entities import words
 from serve_app.entities.recognise import in_text, named_of
 from serve_app.entities.values import key_of
-from serve_app.stores.columns import Columns
 from serve_app.stores.terms import unspaced_runs
 from serve_app.stores.terms import words as spelt_words
 
@@ -46,23 +45,44 @@ class _Read(NamedTuple):
     possible: tuple[str, ...]
 
 
-def named_in(query: str, columns: Columns, n: int) -> tuple[str, ...]:
+class Index(Protocol):
+    """Which turns of a user name which entity."""
+
+    def known(self, keys: Iterable[str], n: int) -> Set[str]:
+        """Those of these that any of the first n turns names, as far as it can be told."""
+        ...
+
+    def ordinals(self, key: str, n: int) -> Sequence[int] | NDArray[np.int64]: ...
+
+
+class Known(Protocol):
+    """What the names in a query are looked up in: the columns of a block, or all turns of a large user."""
+
+    @property
+    def entities(self) -> Index: ...
+
+    def speaker_keys_until(self, n: int) -> frozenset[str]:
+        """Of those who speak in the first n turns, by the name of an entity."""
+        ...
+
+
+def named_in(query: str, columns: Known, n: int) -> tuple[str, ...]:
     """The keys of the entities that the query names: what rules see first, then what the first n turns name of what is
     looked up.
     """
     read = _read_once(query) if len(query) <= QUERY_CHARACTERS_MAX else _read(query[:QUERY_CHARACTERS_MAX])
-    index, speakers = columns.entities, columns.speaker_keys_until(n)
+    known, speakers = columns.entities.known(read.possible, n), columns.speaker_keys_until(n)
     found = dict.fromkeys(key for key in read.named if key not in speakers)
-    found |= dict.fromkeys(key for key in read.possible if index.named_before(key, n) and key not in speakers)
+    found |= dict.fromkeys(key for key in read.possible if key in known and key not in speakers)
     return tuple(found)[:ENTITIES_A_QUERY_MAX]
 
 
-def entity_match(keys: Sequence[str], columns: Columns, n: int) -> NDArray[np.float32] | None:
+def entity_match(keys: Sequence[str], columns: Known, n: int) -> NDArray[np.float32] | None:
     """Share of these that each of the first n turns names, 0 to 1; None where no turn names any.
 
     What many turns name tells none of them from the others, and is named by none here.
     """
-    named = [ordinals for key in keys if (ordinals := columns.entities.ordinals(key, n))]
+    named = [ordinals for key in keys if len(ordinals := columns.entities.ordinals(key, n))]
     rare = [ordinals for ordinals in named if len(ordinals) <= max(TURNS_FEW, n // TURNS_A_MENTION)]
     if not rare:
         return None

@@ -6,10 +6,13 @@ Plain functions on a block (its lock is taken here); who calls them decides on w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from serve_app.core import Tier, Turn
 from serve_app.errors import StorageTrouble
@@ -24,7 +27,7 @@ from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import Ordered, SecondStage
 from serve_app.retrieve.shortlist import Clues, Hot
 from serve_app.retrieve.warm import Older, Unfolded, WarmTable, all_folded, hot_answers, token_reader, warm_turns
-from serve_app.stores.archive import Archive
+from serve_app.stores.archive import Archive, living_seqs
 from serve_app.stores.block import Block
 
 HOT: frozenset[Tier] = frozenset({"hot"})
@@ -61,7 +64,7 @@ def search(
         _with_paths(ordered.found[: question.k], question),
         (*first.reasons, *ordered.reasons),
         first.asked,
-        explained=_explained(block, question, first, ordered, encoded) if question.explain else None,
+        explained=_explained(question, first, ordered, encoded) if question.explain else None,
         second_s=ordered.seconds,
     )
 
@@ -71,6 +74,8 @@ class _First(NamedTuple):
 
     found: list[Found]
     clues: Clues | None
+    entities: tuple[str, ...]
+    """The keys of those that the query names."""
     asked: frozenset[Tier]
     reasons: tuple[str, ...] = ()
 
@@ -90,20 +95,16 @@ def _hot_then_warm(
         return _First(*large, BOTH)
     hot = hot_turns(block, question, encoded)
     if hot_answers(block, question, hot):
-        return _First(hot.found, hot.clues, HOT)
+        return _First(hot.found, hot.clues, hot.entities, HOT)
     try:
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
-        return _First(hot.found, hot.clues, BOTH, (f"warm: {error.code}",))
-    return _First(*merged(hot, warm, question, encoded, read_tokens), BOTH)
+        return _First(hot.found, hot.clues, hot.entities, BOTH, (f"warm: {error.code}",))
+    return _First(*merged(hot, warm, question, encoded, read_tokens, partial(newer_of, block, question)), BOTH)
 
 
-def _explained(
-    block: Block, question: Question, first: _First, ordered: Ordered, encoded: EncodedQuery | None
-) -> Explained:
+def _explained(question: Question, first: _First, ordered: Ordered, encoded: EncodedQuery | None) -> Explained:
     clues = first.clues
-    with block.lock:
-        entities = named_in(question.query, block.columns, block.columns.until(question.as_of))
     return Explained(
         tiers=tuple(sorted(first.asked)),
         version=None if encoded is None else encoded.version,
@@ -111,7 +112,7 @@ def _explained(
         reranked=0 if clues is None or not ordered.judged else len(clues.ranking.ordinals),
         judged=ordered.judged,
         window=question.window,
-        entities=entities,
+        entities=first.entities,
     )
 
 
@@ -120,6 +121,15 @@ def _with_paths(found: list[Found], question: Question) -> list[Found]:
     if not conditions:
         return found
     return [msgspec.structs.replace(one, matched=matched_paths(conditions, one.turn, question.work)) for one in found]
+
+
+def newer_of(block: Block, question: Question, seqs: Sequence[int]) -> NDArray[np.int64]:
+    """How many came after each of these: as in a block that holds all, of which filters leave what they let through."""
+    with block.lock:
+        living = living_seqs(block)
+    through = seqs[-1] if question.filters.narrow and seqs else question.as_of
+    known = len(living) if through is None else np.searchsorted(living, through, "right")
+    return np.maximum(known - np.searchsorted(living, seqs, "right"), 0)
 
 
 def _with_cold(
@@ -155,8 +165,9 @@ def _with_cold(
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:
         question = msgspec.structs.replace(question, mode="lexical" if question.mode == "lexical" else "hybrid")
+    newer, read_tokens = partial(newer_of, block, question), token_reader(block, encoded, table)
     return _First(
-        *merged(hot, warm, question, encoded, token_reader(block, encoded, table), found),
+        *merged(hot, warm, question, encoded, read_tokens, newer, found),
         frozenset(asked),
         tuple(reasons),
     )

@@ -82,6 +82,8 @@ class Ranked(NamedTuple):
 
     found: list[Found]
     clues: Clues | None = None
+    entities: tuple[str, ...] = ()
+    """The keys of those that the query names."""
 
 
 class Hot(NamedTuple):

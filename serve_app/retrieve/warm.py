@@ -16,7 +16,7 @@ from serve_app.ports import TOKEN_DIMENSION, EncodedQuery, Tokens
 from serve_app.retrieve.found import UNKNOWN
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.shortlist import Hot
-from serve_app.stores.block import Block
+from serve_app.stores.block import Block, SessionIndex
 from serve_app.stores.parts import parts
 from serve_app.stores.terms import query_terms
 from serve_app.stores.wanted import Wanted
@@ -102,7 +102,7 @@ def warm_turns(
 ) -> list[tuple[Turn, float]]:
     """Turns that are not resident, with their inner product (NaN where it is not known)."""
     if question.filters.narrow or not question.query.strip():
-        seqs = _not_resident(block, question.filters.session)
+        seqs = _not_resident(block, question)
         if seqs and question.filters.entities:
             seqs = _possible(block.key, seqs, question.filters.entities, table, unfolded)
         return [(turn.at(question.now), UNKNOWN) for turn in _matches(block, question, seqs, older)]
@@ -117,13 +117,15 @@ def warm_turns(
 
 
 def _matches(block: Block, question: Question, seqs: Sequence[int], older: Older) -> list[Turn]:
-    """Those of these turns that are admitted; without a query no more than the newest k are wanted."""
-    if question.query.strip():
-        return [turn for turn in older(block.key, seqs) if _admitted(block, question, turn)]
+    """Those of these turns that are admitted; without a query no more than the newest k are wanted.
+
+    Raises what `Work.spend` raises: a turn that is read counts as one value.
+    """
     found: list[Turn] = []
     for part in parts(sorted(seqs, reverse=True), READ_AT_ONCE):
+        question.work.spend(len(part))
         found += [turn for turn in older(block.key, part) if _admitted(block, question, turn)]
-        if len(found) >= question.k:
+        if len(found) >= question.k and not question.query.strip():
             break
     return found
 
@@ -143,10 +145,29 @@ def _wanted(block: Block, question: Question, moved: Sequence[int]) -> Wanted:
     return Wanted(partial(_admitted, block, question), question.k, first, moved, question.as_of)
 
 
-def _not_resident(block: Block, session: str | None) -> list[int]:
+def _not_resident(block: Block, question: Question) -> list[int]:
+    """Those that the filters may let through, as far as session, time and seq tell."""
+    session = question.filters.session
     with block.lock:
         sessions = block.sessions.values() if session is None else filter(None, [block.sessions.get(session)])
-        return [seq for index in sessions for seq in block.moved.without_cold(index.seqs) if seq not in block.turns]
+        return [
+            seq
+            for index in sessions
+            for seq in block.moved.without_cold(_then(index, question))
+            if seq not in block.turns
+        ]
+
+
+def _then(index: SessionIndex, question: Question) -> list[int]:
+    """Seqs of the session's turns that lie within the filters' times, and were there by then."""
+    start, end, last = question.filters.start, question.filters.end, question.as_of
+    if start is None and end is None and last is None:
+        return index.seqs
+    return [
+        seq
+        for seq, at in zip(index.seqs, index.times, strict=True)
+        if (start is None or at >= start) and (end is None or at < end) and (last is None or seq <= last)
+    ]
 
 
 def _admitted(block: Block, question: Question, turn: Turn) -> bool:

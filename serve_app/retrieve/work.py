@@ -41,4 +41,4 @@ class Work:
             )
         self._look_again = min(self.looked_at + CLOCK_EVERY, LOOKED_AT_MAX + 1)
         if self._deadline is not None and time.monotonic() >= self._deadline:
-            raise DeadlinePassed("deadline_ms passed before filters.data had been applied to every turn")
+            raise DeadlinePassed("deadline_ms passed before the filters had been applied to every turn")

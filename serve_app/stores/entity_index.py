@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from serve_app.entities.values import CLASSES, Entity, EntityClass
@@ -31,6 +31,10 @@ class EntityIndex:
         """Whether a turn before ordinal n names this."""
         held = self._postings.get(key)
         return held is not None and (held if isinstance(held, int) else held[0]) >> _CLASS_BITS < n
+
+    def known(self, keys: Iterable[str], n: int) -> Set[str]:
+        """Those of these that any turn before ordinal n names."""
+        return {key for key in keys if self.named_before(key, n)}
 
     def append(self, ordinal: int, entities: Iterable[Entity]) -> None:
         """Take what a turn names whose ordinal is larger than all before."""

@@ -1,29 +1,32 @@
 """All turns of one large user as a single range of ordinals: those of the volumes, then those of the block after them.
 
-Owns BM25 over that range: the statistics are those of all turns, as in `LexicalIndex`, whatever part a turn lies in.
+Owns which of them name what, and BM25 over that range: the statistics are those of all turns, as in `LexicalIndex`,
+whatever part a turn lies in.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Turn
+from serve_app.entities.recognise import in_turn, speaker_key
 from serve_app.stores.bm25 import Floats, norms_of, worth_of
 from serve_app.stores.columns import NO_SPEAKER, Columns
 from serve_app.stores.lexical import NO_TURN, QUERY_TERMS_MAX
 from serve_app.stores.packing import turn_text
+from serve_app.stores.postings import hashed
 from serve_app.stores.terms import index_terms
 from serve_app.stores.volume import Volume
 
 POSTINGS_A_QUERY: Final = 2_000_000
 """Of a query whose words stand in more turns than that together, the rarest words count: some 30 ms of adding up."""
 
-FEW: Final = 100
+FEW: Final = 20
 """Windows of a term that fewer than one turn in so many holds are sorted out, not looked for everywhere."""
 
 Ordinals = NDArray[np.int64]
@@ -44,9 +47,57 @@ class Base(NamedTuple):
     lengths: Floats
     previous: Ordinals
     following: Ordinals
+    edited_names: Mapping[str, Ordinals]
+    """What edited turns name."""
+    times: NDArray[np.int64]
     days: NDArray[np.int32]
     speakers: NDArray[np.int32]
     names: tuple[str, ...]
+    """Of their speakers."""
+    speaker_keys: tuple[str, ...]
+    """Of these by the name of an entity; empty where a speaker is no name."""
+
+    def naming(self, key: str) -> list[Ordinals]:
+        """The turns that name this entity, in no order."""
+        found: list[Ordinals] = []
+        wanted = hashed(key)
+        for start, volume in zip(self.starts, self.volumes, strict=True):
+            places, _ = volume.named.at(wanted)
+            if len(places):
+                found.append(places.astype(np.int64) + start)
+        if self.muted is not None:
+            found = [part[~self.muted[part]] for part in found]
+        if key in self.edited_names:
+            found.append(self.edited_names[key])
+        return found
+
+
+class NamedInAll:
+    """What all turns name, as `EntityIndex` says it of those in memory."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+
+    def known(self, keys: Iterable[str], n: int) -> Set[str]:
+        """Those of these that any turn names, of the archived ones whenever it came; all are looked up at once, as most
+        are no names.
+        """
+        wanted = list(keys)
+        hashes = np.fromiter(map(hashed, wanted), np.uint64, len(wanted))
+        columns = self._field.columns
+        found = set(columns.entities.known(wanted, columns.until(None)))
+        for volume in self._field.base.volumes:
+            found.update(wanted[at] for at in np.flatnonzero(volume.named.known(hashes)).tolist())
+        found.update(self._field.base.edited_names.keys() & set(wanted))
+        return found if self._field.base.muted is None else {key for key in found if len(self.ordinals(key))}
+
+    def ordinals(self, key: str, n: int | None = None) -> Ordinals:
+        """The turns before ordinal n, or all, that name this."""
+        field = self._field
+        held = field.columns.entities.ordinals(key, len(field.columns.seqs))
+        newest = np.array([one for one in held if one >= field.first], np.int64) - field.first + field.start
+        found = np.concatenate((*field.base.naming(key), newest))
+        return found if n is None else found[found < n]
 
 
 class Field(NamedTuple):
@@ -70,6 +121,14 @@ class Field(NamedTuple):
     @property
     def size(self) -> int:
         return len(self.seqs)
+
+    @property
+    def entities(self) -> NamedInAll:
+        return NamedInAll(self)
+
+    def speaker_keys_until(self, n: int) -> frozenset[str]:
+        """Of all who speak: whether one spoke among the first n turns only is not known of the archived ones."""
+        return self.columns.speaker_keys_until(self.columns.until(None)).union(self.base.speaker_keys)
 
     def holders(self, term: str) -> tuple[Ordinals, Floats]:
         """The turns that hold a term, each once, and how often."""
@@ -112,7 +171,7 @@ class Field(NamedTuple):
             at = distinct(np.concatenate((ordinals, before, after)))
             at = at[at < self.size]
         else:
-            at = np.flatnonzero(cells[: self.size])
+            at = np.flatnonzero(cells[: self.size] > 0)
         worth = np.float32(times * self._worth(len(at)))
         held = cells[at]
         window[at] += worth * held / (held + self.window_norms[at])
@@ -144,6 +203,10 @@ class Field(NamedTuple):
         """As `LexicalIndex.rarities`, among all turns whatever the limit."""
         held = np.array([len(self.holders(term)[0]) for term in terms], np.float64)
         return np.asarray(np.log1p((self.alive_count - held + 0.5) / (held + 0.5)), np.float32)
+
+    def times(self) -> NDArray[np.int64]:
+        newest = self.columns.times(len(self.columns.seqs))[self.first :]
+        return np.concatenate((self.base.times, newest))
 
     def days(self) -> NDArray[np.int32]:
         newest = np.asarray(self.columns.days(len(self.columns.seqs)))[self.first :]
@@ -186,12 +249,15 @@ def base_of(volumes: Sequence[Volume], living: NDArray[np.int64], revised: Mappi
         alive=alive,
         muted=muted if muted.any() else None,
         edited=edited,
+        edited_names=_edited_names(seqs, revised),
         lengths=lengths,
         previous=previous,
         following=following,
+        times=np.concatenate([volume.times for volume in volumes]),
         days=np.concatenate([volume.days for volume in volumes]),
         speakers=speakers,
         names=names,
+        speaker_keys=tuple(map(speaker_key, names)),
     )
 
 
@@ -212,6 +278,17 @@ def _edited(
         term: (np.array([at for at, _ in held], np.int64), np.array([count for _, count in held], np.float32))
         for term, held in gathered.items()
     }
+
+
+def _edited_names(seqs: NDArray[np.int64], revised: Mapping[int, Turn]) -> Mapping[str, Ordinals]:
+    """The same of what these turns name."""
+    gathered: dict[str, list[int]] = {}
+    for seq, turn in revised.items():
+        at = int(np.searchsorted(seqs, seq))
+        if at < len(seqs) and seqs[at] == seq:
+            for key in {one.key for one in in_turn(turn)}:
+                gathered.setdefault(key, []).append(at)
+    return {key: np.array(held, np.int64) for key, held in gathered.items()}
 
 
 def _links(sessions: NDArray[np.int64], alive: NDArray[np.bool_]) -> tuple[Ordinals, Ordinals]:

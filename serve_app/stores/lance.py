@@ -198,7 +198,8 @@ class RecordTable(LanceTable):
     def span(self, owner: str, first: int, last: int) -> pa.Table:
         """What a volume needs of the owner's turns between two seqs that are not cold, further chunks included."""
         between = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(["turn", "chunk"]))
-        return self._scan_of(owner, self._holding(between), [*PLACED, *self.vector_columns().values()])
+        columns = [*PLACED, *self._entity_columns(), *self.vector_columns().values()]
+        return self._scan_of(owner, self._holding(between), columns)
 
     def vector_columns(self) -> dict[str, str]:
         """Of each version the column that holds its vectors, as far as the table has it."""

@@ -40,7 +40,17 @@ class Postings(NamedTuple):
 
     def of(self, term: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         """The ordinals that hold a term, and how often each does."""
-        wanted = hashed(term)
+        return self.at(hashed(term))
+
+    def known(self, wanted: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Of each of these hashes whether it is that of a term that is held."""
+        if not len(self.hashes):
+            return np.zeros(len(wanted), np.bool_)
+        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
+        return np.asarray(self.hashes[at] == wanted, np.bool_)
+
+    def at(self, wanted: np.uint64) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        """The same of the term with this hash."""
         at = int(np.searchsorted(self.hashes, wanted))
         if at == len(self.hashes) or self.hashes[at] != wanted:
             return self.ordinals[:0], self.counts[:0]
@@ -52,9 +62,9 @@ def hashed(term: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little"))
 
 
-def postings_of(texts: Iterable[str]) -> Postings:
-    """`texts`: the terms of each turn, joined by blanks, as the tables hold them."""
-    split = pc.split_pattern(pa.array(texts, pa.large_string()), " ")
+def postings_of(texts: Iterable[str], between: str = " ") -> Postings:
+    """`texts`: the terms of each turn, joined by blanks, as the tables hold them, or by another sign."""
+    split = pc.split_pattern(pa.array(texts, pa.large_string()), between)
     flat = split.flatten()
     there = np.asarray(pc.not_equal(flat, "")).astype(np.bool_)
     turns = np.repeat(np.arange(len(split), dtype=np.uint64), np.diff(np.asarray(split.offsets)))[there]

@@ -1,4 +1,4 @@
-"""A part of one owner's turns as a large user's search needs it: places, words and vectors, without their content.
+"""A part of one owner's turns as a large user's search needs it: places, words, names, vectors, without their content.
 
 A volume is made from the rows of the table, once, and never changed. It holds turns of one range of seqs, but for
 cold ones, in the state of `state_seq` or a later one.
@@ -15,13 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from serve_app.core import Turn
+from serve_app.entities.recognise import in_turn
 from serve_app.stores.columns import NO_SPEAKER
+from serve_app.stores.entity_rows import unpacked
 from serve_app.stores.postings import Postings, postings_of
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.views import day_number
 
 PLACED: Final = ("row", "kind", "seq", "session", "created_at", "rev", "vector_rev", "terms", "body")
-"""Columns of the table that a volume is made from, beside the vectors."""
+"""Columns of the table that a volume is made from, beside the vectors, and `NAMED` where the table has it."""
+
+NAMED: Final = "entities"
 
 
 class _Said(msgspec.Struct):
@@ -32,6 +37,7 @@ class _Said(msgspec.Struct):
 
 
 _bodies = msgspec.msgpack.Decoder(_Said)
+_turns = msgspec.msgpack.Decoder(Turn)
 
 
 class VersionRows(NamedTuple):
@@ -48,11 +54,14 @@ class Volume(NamedTuple):
     seqs: NDArray[np.int64]
     sessions: NDArray[np.int64]
     """By a hash of their names."""
+    times: NDArray[np.int64]
     days: NDArray[np.int32]
     speakers: NDArray[np.int32]
     """Index into `names`, or NO_SPEAKER."""
     names: tuple[str, ...]
     postings: Postings
+    named: Postings
+    """Which turns name which entity: of each turn the keys of those that it names."""
     vectors: Mapping[str, VersionRows]
     state_seq: int
     lacking: int
@@ -60,9 +69,9 @@ class Volume(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        columns = self.seqs.nbytes + self.sessions.nbytes + self.days.nbytes + self.speakers.nbytes
+        columns = sum(one.nbytes for one in (self.seqs, self.sessions, self.times, self.days, self.speakers))
         held = sum(one.rough.bytes + one.turns.nbytes for one in self.vectors.values())
-        return columns + self.postings.bytes + held
+        return columns + self.postings.bytes + self.named.bytes + held
 
 
 def session_code(session: str) -> int:
@@ -90,10 +99,12 @@ def volume_of(
     return Volume(
         seqs=seqs,
         sessions=_codes(turns["session"].to_pylist()),
+        times=np.asarray(turns["created_at"]).astype(np.int64),
         days=_days(np.asarray(turns["created_at"]).tolist(), said),
         speakers=np.array([NO_SPEAKER if one.speaker is None else place[one.speaker] for one in said], np.int32),
         names=names,
         postings=postings_of(turns["terms"].to_pylist()),
+        named=postings_of(_names(turns), "\n"),
         vectors={version: _version_rows(rows, column, seqs, quantised_from) for version, column in columns.items()},
         state_seq=state_seq,
         lacking=int((np.asarray(turns["vector_rev"]) < np.asarray(turns["rev"])).sum()),
@@ -113,6 +124,19 @@ def _days(times: Sequence[int], said: Sequence[_Said]) -> NDArray[np.int32]:
     return np.fromiter(
         (day_number(at, one.offset_minutes) for at, one in zip(times, said, strict=True)), np.int32, len(times)
     )
+
+
+def _names(turns: pa.Table) -> list[str]:
+    """The keys of what each turn names, a line each. A turn that the table does not tell of is looked into."""
+    told: list[str | None] = turns[NAMED].to_pylist() if NAMED in turns.column_names else [None] * turns.num_rows
+    return ["\n".join(_keys(text, turns, place)) for place, text in enumerate(told)]
+
+
+def _keys(text: str | None, turns: pa.Table, place: int) -> list[str]:
+    known = unpacked(text)
+    if known is None:
+        known = list(in_turn(_turns.decode(turns["body"][place].as_py())))
+    return [one.key for one in known]
 
 
 def _version_rows(rows: pa.Table, column: str, seqs: NDArray[np.int64], quantised_from: int) -> VersionRows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -13,19 +14,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from serve_app.core import Mode
-from serve_app.errors import StoreUnavailable
+from serve_app.core import Mode, TimeWindow
+from serve_app.errors import DeadlinePassed, StoreUnavailable
+from serve_app.memory import entities
 from serve_app.memory.reading import unfolded
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.archived import Breadth, ranked
 from serve_app.retrieve.expand import NO_DATE
+from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import Answer
+from serve_app.retrieve.fuse import ARMS
 from serve_app.retrieve.hot import hot_turns
 from serve_app.retrieve.large import large_turns
+from serve_app.retrieve.merge import merged
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.search import search
+from serve_app.retrieve.search import newer_of, search
 from serve_app.retrieve.shortlist import Clues, shortlist_of
-from serve_app.retrieve.warm import token_reader
+from serve_app.retrieve.warm import token_reader, warm_turns
+from serve_app.retrieve.work import CLOCK_EVERY, Work
 from serve_app.stores.archive import BYTES_A_TURN, REVISED_MAX, Archive, Archives
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.terms import read_query
@@ -38,6 +44,11 @@ RESIDENT = 50
 TURNS = 600
 SESSION = 12
 WORDS = [f"{first}{second}{third}" for first in "bdgklm" for second in "aeiou" for third in "nrst"]
+NAMES = ("Alice Morgan", "Lisbon", "ORD-10442")
+KEYS = ("alicemorgan", "lisbon", "ord10442", "zeldaquincy")
+NAMED_EVERY = 30
+FIRST_AT = 1_600_000_000_000_000
+HOUR_US = 3_600_000_000
 RECALL_MIN = 0.98
 NARROW_RECALL_MIN = 0.9
 DEPTH = 10
@@ -52,7 +63,11 @@ SAME_FOR_BOTH = (
     "is_",
     "length",
     "after_question",
+    "moment",
+    "entity",
+    "turns_ago",
 )
+OF_THE_LIST = ("_apart", "_rank")
 """Features that do not tell how many turns were looked at, or which others are in the list."""
 
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
@@ -61,14 +76,20 @@ MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 def texts(count: int, seed: int = 1) -> list[str]:
     source = random.Random(seed)
     weights = [1 / rank for rank in range(1, len(WORDS) + 1)]
-    return [" ".join(source.choices(WORDS, weights, k=8)) + f" number{seed}x{at}" for at in range(count)]
+    said = [" ".join(source.choices(WORDS, weights, k=8)) for _ in range(count)]
+    for at in range(0, count, NAMED_EVERY):
+        said[at] += f" with {NAMES[at // NAMED_EVERY % len(NAMES)]}"
+    return [f"{text} number{seed}x{at}" for at, text in enumerate(said)]
 
 
 def fill(shard: OneShard, said: Sequence[str], start: int = 0) -> None:
     """In sessions of a few turns, each with its vector, one in five of two parts; two sessions take turns."""
     for at in range(0, len(said), SESSION):
         session = f"s{(start + at) // SESSION // 4 * 2 + (start + at) // SESSION % 2}"
-        turns = [NewTurn("user", text, id=text.split()[-1]) for text in said[at : at + SESSION]]
+        turns = [
+            NewTurn("user", text, id=text.split()[-1], created_at=FIRST_AT + (start + at + place) * HOUR_US)
+            for place, text in enumerate(said[at : at + SESSION])
+        ]
         results = shard.do(AppendTurns(ANN, session, turns))
         turns = shard.shard.turns(ANN, [one.seq for one in results if one.seq is not None])
         shard.embed(ANN, *turns[::5], parts=2)
@@ -97,18 +118,18 @@ class Pair:
         assert found is not None
         return found
 
-    def compare_clues(self, query: str) -> tuple[Clues, Clues]:
+    def compare_clues(self, query: str, **more: Any) -> tuple[Clues, Clues]:
         """What the second stage is given of both."""
-        found = [first_of(shard, query) for shard in (self.large, self.whole)]
+        found = [first_of(shard, query, **more) for shard in (self.large, self.whole)]
         assert found[0] is not None
         assert found[1] is not None
         return found[0], found[1]
 
-    def compare(self, queries: Sequence[str], mode: Mode) -> float:
+    def compare(self, queries: Sequence[str], mode: Mode, **more: Any) -> float:
         """The share of the exact best that is found."""
         shares = []
         for query in queries:
-            found, exact = (seqs(ask(shard, query, mode)) for shard in (self.large, self.whole))
+            found, exact = (seqs(ask(shard, query, mode, **more)) for shard in (self.large, self.whole))
             shares.append(len({*found} & {*exact}) / len(exact) if exact else float(not found))
         return sum(shares) / len(shares)
 
@@ -121,12 +142,12 @@ def ask(shard: OneShard, query: str, mode: Mode = "hybrid", k: int = DEPTH, **mo
     return search(held.block(ANN), question, encoded, held.table, held.turns, later, archive=held.archives.of(ANN))
 
 
-def first_of(shard: OneShard, query: str) -> Clues | None:
+def first_of(shard: OneShard, query: str, **more: Any) -> Clues | None:
     held, block = shard.shard, shard.block(ANN)
     made = EMBEDDER.encode([query], tokens=True)
     assert made.tokens is not None
     encoded = EncodedQuery(VERSION.name, made.vectors[0], made.tokens[0], EMBEDDER.spans(query))
-    question = Question(query, "hybrid", DEPTH, shard.clock.now, rerank=True, late=True)
+    question = Question(query, "hybrid", DEPTH, shard.clock.now, rerank=True, late=True, **more)
     if block.complete:
         return hot_turns(block, question, encoded).clues
     archive = held.archives.of(ANN)
@@ -174,9 +195,73 @@ def test_the_second_stage_is_given_what_it_is_given_of_a_small_user(pair: Pair) 
         seqs_of = [[clues.turns[at].seq for at in clues.ranking.ordinals.tolist()] for clues in (large, whole)]
         assert len({*seqs_of[0]} & {*seqs_of[1]}) >= RECALL_MIN * len(seqs_of[1])
         rows = [dict(zip(those, of.features, strict=True)) for those, of in zip(seqs_of, lists, strict=True)]
-        names = [place for place, name in enumerate(lists[0].names) if name.startswith(SAME_FOR_BOTH)]
+        names = [
+            place
+            for place, name in enumerate(lists[0].names)
+            if name.startswith(SAME_FOR_BOTH) and not name.endswith(OF_THE_LIST)
+        ]
         for seq in rows[0].keys() & rows[1].keys():
             assert np.allclose(rows[0][seq][names], rows[1][seq][names], atol=2e-3, equal_nan=True)
+
+
+def at_hour(hours: int) -> datetime:
+    return datetime.fromtimestamp(FIRST_AT / 1_000_000, UTC) + timedelta(hours=hours)
+
+
+ASKED_BESIDE: dict[str, dict[str, Any]] = {
+    "a window": {"window": TimeWindow(at_hour(90), at_hour(130))},
+    "a hint at one": {"window": TimeWindow(at_hour(90), at_hour(130), certain=False)},
+    "a name": {},
+    "turns it takes words from": {"drawn_from": frozenset(range(1, 200, 3))},
+}
+
+
+@pytest.mark.parametrize("beside", ASKED_BESIDE)
+def test_what_a_query_says_beside_its_words_counts_in_archives_too(pair: Pair, beside: str) -> None:
+    more = ASKED_BESIDE[beside]
+    queries = [f"{query} {NAMES[at % 3]}" if beside == "a name" else query for at, query in enumerate(QUERIES[:9])]
+    for mode in MODES:
+        assert pair.compare(queries, mode, **more) >= RECALL_MIN
+    arm = ARMS.index({"a name": "entity", "turns it takes words from": "echo"}.get(beside, "window"))
+    felt = 0
+    for query in queries:
+        parts = []
+        for clues in pair.compare_clues(query, **more):
+            seqs_of = [clues.turns[at].seq for at in clues.ranking.ordinals.tolist()]
+            parts.append(dict(zip(seqs_of, clues.ranking.parts[:, arm].tolist(), strict=True)))
+        assert all(abs(parts[0][seq] - parts[1][seq]) < 2e-4 for seq in parts[0].keys() & parts[1].keys())
+        felt += sum(part != 0 for part in parts[0].values())
+    assert felt
+
+
+def test_a_name_that_only_older_turns_know_is_seen_in_a_query(pair: Pair) -> None:
+    pair.both(lambda shard: fill(shard, ["we saw the Kestrel Harbour museum number7x1"], start=TURNS))
+    pair.both(lambda shard: fill(shard, texts(120, seed=9), start=TURNS + 12))
+    pair.archive()
+    for shard in (pair.large, pair.whole):
+        explained = ask(shard, "kestrel harbour", explain=True).explained
+        assert explained is not None
+        assert "kestrelharbour" in explained.entities
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_names_of_edited_and_deleted_turns_leave_archives(pair: Pair, renewed: bool) -> None:
+    gone, old = (ask(pair.large, f"number1x{at}", "lexical").found[0].turn for at in (30, 60))
+    pair.both(lambda shard: shard.do(DeleteTurn(ANN, gone.session, gone.id)))
+    pair.both(lambda shard: edited(shard, old.session, old.id, "a walk with Zelda Quincy"))
+    pair.large.fold()
+    archive = pair.archive() if renewed else pair.large.shard.archives.of(ANN)
+    block = pair.large.block(ANN)
+    with block.lock:
+        assert archive is not None
+        field = archive.field(block)
+        assert field is not None
+        named = {name: field.seqs[field.entities.ordinals(name, field.size)].tolist() for name in KEYS}
+        assert field.entities.known([*KEYS, "nobody"], field.size) == {*KEYS}
+    assert named["zeldaquincy"] == [old.seq]
+    assert gone.seq not in named["lisbon"]
+    assert old.seq not in named["ord10442"]
+    assert all(len(named[key]) > 3 for key in KEYS[:3])
 
 
 def test_by_words_alone_the_ranking_is_the_very_same(pair: Pair) -> None:
@@ -215,7 +300,8 @@ def test_a_narrow_look_finds_most_of_the_best(pair: Pair, mode: Mode) -> None:
             field = archive.field(block)
             assert field is not None
             read = read_query(query), NO_DATE
-            chosen = ranked(block, field, question, encoded, *read, Breadth(rough=64, candidates=128, extremes=8))
+            narrow = Breadth(rough=64, candidates=128, extremes=8)
+            chosen = ranked(block, field, question, encoded, *read, breadth=narrow)
             found = chosen.seqs[chosen.ranking.ordinals].tolist()
         exact = seqs(ask(pair.whole, query, mode))
         shares.append(len({*found[:DEPTH]} & {*exact}) / len(exact))
@@ -402,3 +488,74 @@ def test_the_best_by_code_hold_the_best() -> None:
         assert {*np.argsort(-exact)[:DEPTH]} <= {*look.best.tolist()}
         assert exact[look.worst].min() < np.quantile(exact, 0.01)
         assert np.abs(look.scores - exact[look.best]).max() < 1e-3
+
+
+# ---- ways without the archive
+
+FILTERS = {
+    "session": Filters(session="s3"),
+    "times": Filters(start=FIRST_AT + 90 * HOUR_US, end=FIRST_AT + 130 * HOUR_US),
+    "from": Filters(start=FIRST_AT + 400 * HOUR_US),
+    "entity": Filters(entities=frozenset({"alicemorgan"})),
+    "entity and session": Filters(session="s4", entities=frozenset({"lisbon"})),
+    "role": Filters(roles=frozenset({"user"})),
+    "nobody": Filters(entities=frozenset({"nobody"})),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_of_a_large_user_are_exact(pair: Pair, name: str) -> None:
+    old = ask(pair.large, "number1x60", "lexical").found[0].turn
+    pair.both(lambda shard: edited(shard, old.session, old.id, "a walk with Alice Morgan"))
+    for folded in (False, True):
+        for as_of in (None, 300):
+            for query in ("", QUERIES[0]):
+                found, exact = (
+                    ask(shard, query, k=TURNS, filters=FILTERS[name], as_of=as_of) for shard in (pair.large, pair.whole)
+                )
+                assert len(seqs(found)) == len({*seqs(found)})
+                assert {*seqs(found)} == {*seqs(exact)}
+                assert query or seqs(found) == seqs(exact)
+                assert seqs(found) or name in ("nobody", "from", "entity and session")
+        if not folded:
+            pair.large.fold()
+
+
+def test_turns_that_are_read_for_a_filter_count_as_work(pair: Pair) -> None:
+    work = Work(deadline=0.0)
+    work.looked_at = CLOCK_EVERY
+    with pytest.raises(DeadlinePassed):
+        ask(pair.large, QUERIES[0], filters=FILTERS["role"], work=work)
+
+
+def test_how_old_a_turn_is_means_the_same_by_way_of_the_tables(pair: Pair) -> None:
+    ages: list[dict[int, float]] = []
+    for shard in (pair.large, pair.whole):
+        question = Question(QUERIES[0], "hybrid", DEPTH, shard.clock.now, rerank=True)
+        held, block = shard.shard, shard.block(ANN)
+        hot = hot_turns(block, question, None)
+        clues = hot.clues
+        if not block.complete:
+            warm = warm_turns(block, question, None, held.table, held.turns, partial(unfolded, held))
+            clues = merged(
+                hot, warm, question, None, token_reader(block, None, held.table), partial(newer_of, block, question)
+            ).clues
+        assert clues is not None
+        made = shortlist_of(clues, question)
+        at = made.names.index("turns_ago")
+        listed = clues.ranking.ordinals.tolist()
+        ages.append({clues.turns[one].seq: float(made.features[place][at]) for place, one in enumerate(listed)})
+    both = ages[0].keys() & ages[1].keys()
+    assert len(both) >= DEPTH
+    assert all(abs(ages[0][seq] - ages[1][seq]) < 1e-3 for seq in both)
+
+
+def test_a_list_of_entities_that_takes_too_long_is_given_up(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.large.do(
+        AppendTurns(ANN, "s0", [NewTurn("user", f"with Alice Morgan again {at}") for at in range(2 * RESIDENT)])
+    )
+    shard, now = pair.large.shard, pair.large.clock.now
+    assert entities.page(shard, ANN, None, "alice", None, 10, now).lines[0].name == "Alice Morgan"
+    monkeypatch.setattr(entities, "ANSWERED_WITHIN_S", 0.0)
+    with pytest.raises(DeadlinePassed):
+        entities.page(shard, ANN, None, "", None, 10, now)
