@@ -225,7 +225,6 @@ def _queries(command: argparse.ArgumentParser) -> None:
 
 
 def _recall(command: argparse.ArgumentParser) -> None:
-    command.description = RECALL_FORM
     _queries(command)
     command.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid", help=MODE_HELP)
     command.add_argument("--only", action="store_true", help="only the service as it is, without the other rows")

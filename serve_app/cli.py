@@ -16,11 +16,11 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from serve_app import measuring
 from serve_app.arguments import parser
 from serve_app.asgi import AsgiService
 from serve_app.client.http import Client
@@ -28,9 +28,6 @@ from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
 from serve_app.demo.tour import READY_S, Tour, take_tour
 from serve_app.errors import MemstrataError
 from serve_app.ports import Embedder
-
-if TYPE_CHECKING:
-    from benchmarks import core
 
 KEY_FILE = "admin.key"
 PORT_POLL_S = 0.2
@@ -166,70 +163,6 @@ def context(args: argparse.Namespace) -> int:
     return 0
 
 
-def train_ranker(args: argparse.Namespace) -> int:
-    from serve_app import train_ranker as training
-
-    options = training.Options(args.data, args.user, args.out, args.folds, args.keep)
-    with Client(args.url, _given_key(args) or _no_key()) as client:
-        result = training.run(client, options)
-    print(training.shown(result))
-    if args.json:
-        print(json.dumps(result, ensure_ascii=False))
-    return 0
-
-
-def bench_recall(args: argparse.Namespace) -> int:
-    from benchmarks import recall
-    from serve_app.client.data_sets import read_data_set
-
-    trainer: recall.Trainer | None = None
-    if args.leave_one_out:
-        from serve_app.train_ranker import taught_and_judged
-
-        trainer = taught_and_judged
-    data = None if args.golden else read_data_set(args.data)
-    with Client(args.url, _given_key(args) or _no_key()) as client:
-        measured = recall.measure(client, data, recall.Options(args.mode, not args.only, trainer))
-    print(recall.table(measured))
-    if args.json:
-        print(json.dumps(measured, ensure_ascii=False))
-    return 0
-
-
-def bench_lexical(args: argparse.Namespace) -> int:
-    from benchmarks import core, lexical
-
-    with Client(args.url, _given_key(args) or _no_key()) as client:
-        measured = lexical.measure(client, args.data or core.GOLDEN, args.lang)
-    print(lexical.table(measured))
-    if args.json:
-        print(json.dumps(measured, ensure_ascii=False))
-    return 0
-
-
-def bench_latency(args: argparse.Namespace) -> int:
-    from benchmarks import latency
-
-    with Client(args.url, _given_key(args) or _no_key()) as client:
-        measured = latency.measure(client, args.turns, args.repeats)
-    _finish(args, measured, latency.table(measured))
-    return 0
-
-
-def bench_core(args: argparse.Namespace) -> int:
-    from benchmarks import core, report
-
-    measured = core.measure(_core_options(args))
-    print(report.table(measured))
-    if args.json:
-        print(json.dumps(measured, ensure_ascii=False))
-    missed = report.missed(measured) if args.bars else []
-    for line in missed:
-        _note(f"misses its bar: {line}")
-    broken = report.failures(measured) if args.quick else report.faults(measured)
-    return 1 if missed or broken or measured["left_behind"] else 0
-
-
 def of_store(args: argparse.Namespace) -> int:
     """backup, restore, verify, repair: what is done to a store as a whole."""
     from serve_app import store_commands
@@ -241,23 +174,15 @@ def of_store(args: argparse.Namespace) -> int:
     return 0 if done.done else 1
 
 
-def bench_scale(args: argparse.Namespace) -> int:
-    from benchmarks import scale, scale_table
-
-    names = ("clients", "phases", "data", "port", *(() if args.quick else ("users", "turns", "first")))
-    base = scale.QUICK if args.quick else scale.Options()
-    measured = scale.measure(scale.sized(base, **{name: getattr(args, name) for name in names}))
-    _finish(args, measured, scale_table.table(measured))
-    return 0
-
-
-def bench_large_user(args: argparse.Namespace) -> int:
-    from benchmarks import large_user
-
-    base = large_user.QUICK if args.quick else large_user.Options(turns=args.turns, queries=args.queries)
-    measured = large_user.measure(replace(base, phases=args.phases, data=args.data, port=args.port))
-    _finish(args, measured, large_user.table(measured))
-    return 0
+def of_figures(args: argparse.Namespace) -> int:
+    """train-ranker and the suites of bench: a table, and below it, if asked for, the object."""
+    measured = measuring.COMMANDS[args.command](args, lambda: _given_key(args) or _no_key())
+    print(measured.table)
+    if args.json:
+        print(json.dumps(measured.result, ensure_ascii=False))
+    for line in measured.missed:
+        _note(f"misses its bar: {line}")
+    return 0 if measured.sound and not measured.missed else 1
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -271,26 +196,8 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "restore": of_store,
     "verify": of_store,
     "repair": of_store,
-    "train-ranker": train_ranker,
-    "bench recall": bench_recall,
-    "bench lexical": bench_lexical,
-    "bench latency": bench_latency,
-    "bench core": bench_core,
-    "bench scale": bench_scale,
-    "bench large-user": bench_large_user,
+    **dict.fromkeys(measuring.COMMANDS, of_figures),
 }
-
-
-def _core_options(args: argparse.Namespace) -> core.Options:
-    from benchmarks import core
-
-    engines = args.engine or (("local",) if args.quick else core.ENGINES)
-    given = {"data": args.data, "peers": args.peers, "infinity": args.infinity, "port": args.port}
-    if args.url:
-        engines = (args.engine or ("service",))[:1]
-        given |= {"url": args.url, "key": _given_key(args) or _no_key()}
-    sizes = core.QUICK if args.quick else core.FULL
-    return core.Options(engines, sizes=sizes, **{name: value for name, value in given.items() if value})
 
 
 def _greet(args: argparse.Namespace) -> None:

@@ -102,7 +102,7 @@ def test_golden_queries_of_the_service_train_as_well(service: Running, client: C
 
 def test_without_golden_queries_there_is_nothing_to_learn_from(client: Client) -> None:
     with pytest.raises(InvalidRequest, match="no query"):
-        train_ranker.run(client, train_ranker.Options(None))
+        train_ranker.run(client, train_ranker.Options(None, user="nobody"))
 
 
 def test_the_command_fails_where_it_cannot_do_what_was_asked(
