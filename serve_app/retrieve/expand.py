@@ -16,6 +16,12 @@ from serve_app.stores.views import MONTHS
 KEYWORDS_MAX: Final = 5
 """Keywords of a query."""
 
+READ_CHARACTERS_MAX: Final = 2_048
+"""Of a longer text so much is read for keywords, its beginning: it may be read on the event loop."""
+
+ELLIPTIC_CHARACTERS_MAX: Final = 400
+"""A longer query stands for itself."""
+
 HISTORY_TURNS_MAX: Final = 2
 """Turns before an elliptic query that its rewrite draws from."""
 
@@ -100,6 +106,7 @@ def keywords(query: str) -> list[str]:
 
     Codes before names before long words. A query of function words alone is all keywords.
     """
+    query = query[:READ_CHARACTERS_MAX]
     found = _distinct(_latin_keywords(query) + _unspaced_keywords(query))
     if not found:
         found = [(_WORD_RANK, word) for word in words(query) or _cut(unspaced_runs(query))]
@@ -126,6 +133,8 @@ def rewritten(query: str, history: Sequence[str]) -> str:
 
 def is_elliptic(query: str) -> bool:
     """Whether a short query points at something said before: a pronoun and no name, or hardly a word of its own."""
+    if len(query) > ELLIPTIC_CHARACTERS_MAX:
+        return False
     terms = query_terms(query)
     if len(terms) > ELLIPTIC_TERMS_MAX or any(rank < _WORD_RANK for rank, _ in _latin_keywords(query)):
         return False

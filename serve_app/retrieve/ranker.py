@@ -35,6 +35,9 @@ BYTES_MAX: Final = 16 << 20
 LEAF_STEP: Final = 2.0**-30
 """Values of leaves are whole numbers of it: then their sum is exact, in whichever order they are added up."""
 
+VALUE_MAX: Final = 4_000.0
+"""Of a leaf. The sum of all trees is then exact in 64 bits, and what squashes it sees nothing that is not finite."""
+
 _LARGEST: Final = float(np.finfo(np.float32).max)
 
 LATE: Final = FEATURES.index("late_weighted")
@@ -186,10 +189,12 @@ def _trouble(tree: Tree, features: int) -> str | None:
         return "has lists of different lengths"
     if not all(0 <= column < features for column in tree.column):
         return "asks for a column that is not among its features"
-    if not all(map(math.isfinite, (*tree.threshold, *tree.inner, *tree.leaf))):
+    if not all(abs(value) <= VALUE_MAX for value in (*tree.inner, *tree.leaf)):
+        return f"holds a number that is not finite or beyond {VALUE_MAX:.0f}"
+    if not all(map(math.isfinite, tree.threshold)):
         return "holds a number that is not finite"
-    below = [*range(-leaves, 0), *range(1, nodes)] if nodes else []  # a tree of one leaf has no node above it
-    if sorted((*tree.left, *tree.right)) != below:
+    children = [*range(-leaves, 0), *range(1, nodes)] if nodes else []
+    if sorted((*tree.left, *tree.right)) != children or len(_in_order(tree)[0]) != leaves:
         return "does not reach each node and each leaf once"
     return None
 

@@ -144,3 +144,13 @@ def test_chinese_keywords_are_cut_where_words_end_as_far_as_function_words_tell(
     assert keywords("佟蕊现在的电话尾号是多少？") == ["佟蕊", "电话尾号"]
     assert keywords("QX7M2R 這個訂位的價錢係幾多？")[0] == "QX7M2R"
     assert max(map(len, keywords("轮速传感器故障维修费用明细表"))) <= PIECE_CHARS_MAX
+
+
+@pytest.mark.parametrize("words", ["한국\n", "呢 ﬁ", "'王老师", "ab1-", "then "])
+def test_a_query_as_long_as_can_be_is_read_in_no_time(words: str) -> None:
+    query = words * (16_384 // len(words))
+    started = time.process_time()
+    keywords(query)
+    rewritten("and it?", [query, query])
+    rewritten(query, ["Leica in Porto"])
+    assert time.process_time() - started < 0.2

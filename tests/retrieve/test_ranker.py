@@ -26,6 +26,13 @@ STUMP: dict[str, Any] = {
     "leaf": [-1.0, 1.0],
 }
 
+LOOP = {name: (side or [0.0]) * 3 for name, side in STUMP.items()} | {
+    "left": [-1, 2, 1],
+    "right": [-2, -3, -4],
+    "leaf": [0.0, 1.0, 2.0, 3.0],
+}
+"""Its second and third node are each other's children: each is reached once, and none of them from the root."""
+
 
 def file_of(*trees: dict[str, Any], **changed: Any) -> bytes:
     whole = {
@@ -89,6 +96,11 @@ def test_what_the_columns_add_makes_up_the_score() -> None:
     np.testing.assert_allclose(mixed, ranker.scores(rows), atol=1e-4)
 
 
+def test_a_tree_of_one_leaf_is_one() -> None:
+    bare = {name: [] for name in STUMP} | {"leaf": [2.0]}
+    assert set(Ranker(file_of(bare)).scores(some_rows(1))) == {0.8808}
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -101,6 +113,8 @@ def test_what_the_columns_add_makes_up_the_score() -> None:
         (file_of(STUMP, STUMP | {"column": [1]}), "tree 1 asks for a column"),
         (file_of(STUMP | {"right": [0]}), "each leaf once"),
         (file_of(STUMP | {"left": [-2]}), "each leaf once"),
+        (file_of(LOOP), "each leaf once"),
+        (file_of(STUMP | {"leaf": [-1e308, 1e308]}), "beyond 4000"),
         (file_of(STUMP | {"threshold": []}), "different lengths"),
         (file_of(STUMP | {"leaf": [0.0] * (LEAVES_MAX + 1)}), "leaves"),
         (file_of().replace(b"0.5", b"1e999"), "no ranker file"),

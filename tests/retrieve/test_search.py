@@ -56,7 +56,8 @@ def diary(service: Running) -> list[dict[str, Any]]:
             turn |= {"tool_name": choose.choice(["weather", "stock"]), "tool_call_id": f"c{number}"}
         turns.append(turn)
     for turn in turns:
-        service.append("diarist", turn["session"], {name: turn[name] for name in turn if name != "session"})
+        sent = {name: turn[name] for name in turn if name != "session"}
+        service.append("diarist", turn["session"], sent, wait="indexed")
     return turns
 
 
