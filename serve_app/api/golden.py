@@ -26,9 +26,9 @@ class GoldenRoutes:
 
     async def add(self, who: Principal, request: Request) -> Response:
         body = await _golden(request.body)
-        owner, query, as_of = self._asked(who, body)
+        owner, query, as_of, drawn = self._asked(who, body)
         gold = [(one.session_id, one.turn_id) for one in body.gold]
-        stored, fresh = await self._golden.add(owner, query, gold, as_of, body.note)
+        stored, fresh = await self._golden.add(owner, query, gold, as_of, body.note, drawn)
         return json_response(shown_golden(stored) | {"status": "stored" if fresh else "duplicate"}, 201)
 
     async def page(self, who: Principal, request: Request) -> Response:
@@ -46,8 +46,8 @@ class GoldenRoutes:
         user = _user(who, given.get("user_id"))
         return json_response({"deleted": await self._golden.remove(who.tenant, user, given.get("id"))})
 
-    def _asked(self, who: Principal, body: GoldenIn) -> tuple[Owner, str, str | int | None]:
-        """Who asked what, as of when: as the body says, or as the search that it names."""
+    def _asked(self, who: Principal, body: GoldenIn) -> tuple[Owner, str, str | int | None, frozenset[int]]:
+        """Who asked what, as of when, in words of which turns: as the body says, or as the search that it names."""
         if body.search_id is None:
             if body.user_id is None or body.query is None:
                 raise InvalidRequest("a golden query needs user_id and query, or the search_id of a search")
@@ -55,7 +55,7 @@ class GoldenRoutes:
             who.require_user(owner.user)
             if not body.query.strip():
                 raise InvalidRequest("query: it is empty")
-            return owner, body.query, _checked(body.as_of)
+            return owner, body.query, _checked(body.as_of), frozenset()
         if (body.query, body.as_of) != (None, None):
             raise InvalidRequest("search_id stands for query and as_of: leave them out")
         if body.user_id is not None:
@@ -63,7 +63,7 @@ class GoldenRoutes:
         logged = self._golden.searches.find(who.tenant, body.search_id)
         if (who.user or logged.owner.user) != logged.owner.user or body.user_id not in (None, logged.owner.user):
             raise NotFound("search_id: no such search is kept")  # of another user, which is not told
-        return logged.owner, logged.query, format_time(logged.asked_for)
+        return logged.owner, logged.query, format_time(logged.asked_for), logged.drawn_from
 
 
 def shown_golden(golden: Golden) -> dict[str, Any]:

@@ -159,7 +159,8 @@ class Routes:
         }
         if answer.explained is not None:
             shown["explain"] = showing.shown_explained(answer.explained)
-        if (search_id := self._golden.searches.note(owner, answer.rewritten, asked.now)) is not None:
+        search_id = self._golden.searches.note(owner, answer.rewritten, asked.now, answer.drawn_from)
+        if search_id is not None:
             shown["search_id"] = search_id
         return json_response(shown | {"timings_ms": stages.finish()})
 

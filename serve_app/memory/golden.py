@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from serve_app.core import Owner
 from serve_app.errors import NotFound
@@ -52,12 +54,20 @@ class GoldenSets:
         self.searches = searches
 
     async def add(
-        self, owner: Owner, query: str, gold: Sequence[Named], as_of: str | int | None, note: str | None
+        self,
+        owner: Owner,
+        query: str,
+        gold: Sequence[Named],
+        as_of: str | int | None,
+        note: str | None,
+        drawn_from: Set[int] = frozenset(),
     ) -> tuple[Golden, bool]:
-        """Durable when it returns; the stored query, and whether it is new. Raises NotFound for a turn that is not
-        there, QuotaExceeded, StorageTrouble.
+        """Durable when it returns; the stored query, and whether it is new. `drawn_from`: seqs of the turns that the
+        query took words from. Raises NotFound for a turn that is not there, QuotaExceeded, StorageTrouble.
         """
-        return await asyncio.to_thread(self._add, owner, query, gold, as_of, note)  # it waits for a disk: no read does
+        return await asyncio.to_thread(
+            self._add, owner, query, gold, as_of, note, drawn_from
+        )  # it waits for a disk: no read does
 
     async def page(self, tenant: str, user: str | None, after: str, limit: int) -> GoldenPage:
         """Of one user or of all, oldest first, after that id."""
@@ -72,17 +82,32 @@ class GoldenSets:
         return await asyncio.to_thread(self._remove, tenant, user, identifier)
 
     def _add(
-        self, owner: Owner, query: str, gold: Sequence[Named], as_of: str | int | None, note: str | None
+        self,
+        owner: Owner,
+        query: str,
+        gold: Sequence[Named],
+        as_of: str | int | None,
+        note: str | None,
+        drawn_from: Set[int],
     ) -> tuple[Golden, bool]:
         level = self._policies.of(owner.tenant, PrivacyPolicy).level
         turns = self._turns(owner, tuple(dict.fromkeys(gold)))
         clean = None if note is None else redacted(note, level)
         new = Golden("", owner.user, redacted(query, level), turns, self._clock(), as_of, clean)
+        new = replace(new, drawn=self._drawn(owner, drawn_from))
         stored, fresh = self._files.add(owner.tenant, new, level)
         if self._living(owner.tenant, stored, sure=True) is None:  # deleted while this was written
             self._files.change(owner.tenant, without([stored.id]))
             raise NotFound("gold: these turns have been deleted")
         return stored, fresh
+
+    def _drawn(self, owner: Owner, seqs: Set[int]) -> tuple[GoldTurn, ...]:
+        """Raises NotFound where one has gone, or a field of one: the words that it gave go, too."""
+        turns = self._shard(owner).turns(owner.key, sorted(seqs)) if seqs else []
+        drawn = tuple(GoldTurn(one.session, one.id, one.seq, one.first_expiry) for one in turns)
+        if len(drawn) < len(seqs) or any(one.at(self._clock()) is not one for one in turns):
+            raise NotFound("search_id: turns that this search took words from have gone")
+        return drawn
 
     def _turns(self, owner: Owner, gold: Sequence[Named]) -> tuple[GoldTurn, ...]:
         """Raises NotFound where one is not there."""

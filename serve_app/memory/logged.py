@@ -32,6 +32,8 @@ class Logged(NamedTuple):
     query: str
     asked_for: int
     kept_until: int
+    drawn_from: frozenset[int]
+    """Seqs of the turns that the query took words from: it goes with them."""
 
 
 class SearchLog:
@@ -43,7 +45,7 @@ class SearchLog:
         self._lock = threading.Lock()
         self._tenants: OrderedDict[str, OrderedDict[str, Logged]] = OrderedDict()
 
-    def note(self, owner: Owner, query: str, now: int | None) -> str | None:
+    def note(self, owner: Owner, query: str, now: int | None, drawn_from: frozenset[int] = frozenset()) -> str | None:
         """The id under which feedback may name this search; None where nothing is kept."""
         if not self._wanted(owner.tenant):
             if owner.tenant in self._tenants:
@@ -52,7 +54,8 @@ class SearchLog:
         if not query.strip():
             return None
         clock = self._clock()
-        logged = Logged(owner, query, clock if now is None else now, clock + SEARCH_KEPT_S * SECOND_US)
+        asked_for, until = clock if now is None else now, clock + SEARCH_KEPT_S * SECOND_US
+        logged = Logged(owner, query, asked_for, until, drawn_from)
         identifier = f"s-{secrets.token_hex(_ID_BYTES)}"
         with self._lock:
             kept = self._tenants.setdefault(owner.tenant, OrderedDict())

@@ -353,7 +353,8 @@ class Memory:
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
         words, window = understood.keywords, understood.window
-        return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained)
+        drawn = understood.drawn_from
+        return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained, drawn)
 
     async def _encoded(
         self, text: str, solo: bool, started: float, deadline_s: float | None

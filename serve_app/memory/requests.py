@@ -78,6 +78,8 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     degradation: Degradation
     receipt: Receipt
     explained: Explained | None = None
+    drawn_from: frozenset[int] = frozenset()
+    """Seqs of the turns that `rewritten` took words from."""
 
 
 class AsOf(msgspec.Struct, frozen=True):

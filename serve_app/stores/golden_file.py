@@ -55,6 +55,8 @@ class Golden(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str | None = None
     gone: int = 0
     """Turns that answered it once and are no longer there."""
+    drawn: tuple[GoldTurn, ...] = ()
+    """Turns that the query took words from: it goes as soon as one of them does."""
 
     @property
     def characters(self) -> int:

@@ -139,13 +139,15 @@ def living(golden: Golden, block: Block, now: int) -> Golden | None:
     """The query with the turns that are still there; None where there is none left."""
     with block.lock:
         left = tuple(one for one in golden.gold if block.find(one.session, one.turn_id) == one.seq)
+        if any(block.find(one.session, one.turn_id) != one.seq for one in golden.drawn):
+            return None
     return lasting(replace(golden, gold=left, gone=golden.gone + len(golden.gold) - len(left)), now)
 
 
 def lasting(golden: Golden, now: int) -> Golden | None:
     """The query without the turns that have expired; None where none is left."""
     left = tuple(one for one in golden.gold if one.expires_at is None or one.expires_at > now)
-    if not left:
+    if not left or any(one.expires_at is not None and one.expires_at <= now for one in golden.drawn):
         return None
     if len(left) == len(golden.gold):
         return golden

@@ -365,6 +365,23 @@ def test_a_search_that_is_kept_becomes_a_golden_query(running: Running) -> None:
         refused(running.call("POST", "/v1/golden", json=asked, key=key), 404, "not_found")
 
 
+def test_a_query_goes_with_a_turn_that_it_took_words_from(running: Running) -> None:
+    """Whether it is stored by then or not."""
+    running.append("u", "s", {"id": "1", "role": "user", "content": "some talk"})
+    running.append("u", "s", {"id": "2", "role": "user", "content": "I bought a Leica Summicron in Portofino"})
+    running.ok("PUT", "/v1/admin/policies/golden", json={"log_searches": True})
+    asked = [running.search("u", "and how much was it?", session_id="s") for _ in range(2)]
+    bodies = [{"search_id": one["search_id"], "gold": [{"session_id": "s", "turn_id": "1"}]} for one in asked]
+    assert "Summicron" in running.ok("POST", "/v1/golden", json=bodies[0])["query"]
+    running.ok("DELETE", "/v1/turns/2", params={"user_id": "u", "session_id": "s"})
+    assert running.ok("GET", "/v1/golden")["golden"] == []
+    refused(running.call("POST", "/v1/golden", json=bodies[1]), 404, "not_found")
+    ends = time.monotonic() + 10
+    while b"Summicron" in b"".join(path.read_bytes() for path in (running.data / "golden").iterdir()):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
 def test_no_search_is_kept_once_the_policy_says_so(running: Running) -> None:
     said(running)
     running.ok("PUT", "/v1/admin/policies/golden", json={"log_searches": True})
