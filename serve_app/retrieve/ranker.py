@@ -28,8 +28,6 @@ TREES_MAX: Final = 2_000
 LEAVES_MAX: Final = 32
 """A leaf is a bit of one machine word."""
 
-ALL_LEAVES: Final = np.uint32(0xFFFFFFFF)
-
 BYTES_MAX: Final = 16 << 20
 
 LEAF_STEP: Final = 2.0**-30
@@ -76,13 +74,12 @@ class _Forest(NamedTuple):
     """All trees at once. Nodes and leaves are padded to the widest tree's."""
 
     columns: NDArray[np.intp]
-    """(nodes,), of FEATURES."""
+    """(nodes,), of FEATURES; of FEATURES once more where NaN is larger than any number."""
     thresholds: NDArray[np.float32]
     """(nodes, 1)"""
-    unknown_right: NDArray[np.bool_]
-    """(nodes, 1)"""
-    kept: NDArray[np.uint32]
+    kept: NDArray[np.unsignedinteger]
     """(nodes, 1): the leaves that are still possible where a node's test sends a row to the right."""
+    all_leaves: np.unsignedinteger
     leaves: NDArray[np.float64]
     """(trees, leaves)"""
 
@@ -122,14 +119,13 @@ class Ranker:
         Each node whose test fails rules the leaves on its left out; of those that stay the leftmost is it
         (QuickScorer, Lucchese et al. 2015).
         """
-        forest = self._forest
-        seen = np.ascontiguousarray(rows.T)[forest.columns]
-        right = seen > forest.thresholds
-        right |= np.isnan(seen) & forest.unknown_right
-        left = np.where(right, forest.kept, ALL_LEAVES)
+        forest, unknown = self._forest, np.isnan(rows)
+        either = np.concatenate((np.where(unknown, -np.inf, rows), np.where(unknown, np.inf, rows)), axis=1)
+        right = np.ascontiguousarray(either.T, np.float32)[forest.columns] > forest.thresholds
+        left = np.where(right, forest.kept, forest.all_leaves)
         possible = np.bitwise_and.reduce(left.reshape(*forest.tests, len(rows)), axis=1)
-        lowest = possible & (~possible + np.uint32(1))
-        return np.asarray(np.frexp(lowest.astype(np.float64))[1] - 1, np.intp)
+        lowest = possible & (~possible + possible.dtype.type(1))
+        return np.asarray(np.frexp(lowest.astype(np.float32))[1] - 1, np.intp)
 
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
         """What each column adds to the sum of the trees, shape (n, len(FEATURES) + 1), the mean of all rows last.
@@ -202,21 +198,20 @@ def _trouble(tree: Tree, features: int) -> str | None:
 def _forest(file: RankerFile) -> _Forest:
     width = max(2, *(len(tree.leaf) for tree in file.trees))
     shape = (len(file.trees), width - 1)
-    columns, unknown_right = np.zeros(shape, np.intp), np.zeros(shape, np.bool_)
-    thresholds, kept = np.full(shape, np.inf, np.float32), np.full(shape, ALL_LEAVES, np.uint32)
-    leaves = np.zeros((len(file.trees), width))
+    word = np.uint16 if width <= 16 else np.uint32
+    all_leaves = np.iinfo(word).max
+    columns, thresholds = np.zeros(shape, np.intp), np.full(shape, np.inf, np.float32)
+    kept, leaves = np.full(shape, all_leaves, word), np.zeros((len(file.trees), width))
     known = [FEATURES.index(name) for name in file.features]
     for number, tree in enumerate(file.trees):
         order, left_of = _in_order(tree)
         leaves[number, : len(order)] = [round(tree.leaf[leaf] / LEAF_STEP) * LEAF_STEP for leaf in order]
+        bit = {leaf: 1 << place for place, leaf in enumerate(order)}
         for node, column in enumerate(tree.column):
-            columns[number, node] = known[column]
+            columns[number, node] = known[column] + (0 if tree.unknown_left[node] else len(FEATURES))
             thresholds[number, node] = _not_above(tree.threshold[node])
-            unknown_right[number, node] = not tree.unknown_left[node]
-            kept[number, node] = ALL_LEAVES ^ np.uint32(sum(1 << order.index(leaf) for leaf in left_of[node]))
-    return _Forest(
-        columns.ravel(), thresholds.reshape(-1, 1), unknown_right.reshape(-1, 1), kept.reshape(-1, 1), leaves
-    )
+            kept[number, node] = all_leaves ^ sum(bit[leaf] for leaf in left_of[node])
+    return _Forest(columns.ravel(), thresholds.reshape(-1, 1), kept.reshape(-1, 1), word(all_leaves), leaves)
 
 
 def _not_above(threshold: float) -> np.float32:

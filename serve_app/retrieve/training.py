@@ -41,9 +41,9 @@ class TrainingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Small trees, grown slowly, with columns left out at random: what is learned has to hold for other people."""
 
     trees: int = 100
-    leaves: int = 7
+    leaves: int = 15
     learning_rate: float = 0.05
-    in_leaf_min: int = 50
+    in_leaf_min: int = 80
     l2: float = 10.0
     columns_share: float = 0.6
     rows_share: float = 0.7
@@ -55,7 +55,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dense_hidden_every: int = 8
     """Every so manieth query is learned from once more as it looks without tokens, and without vectors, too: turns and
     whole memories may have none, and are to be ranked no worse than the first stage does."""
-    late_share: float = 0.0
+    late_share: float = 0.2
     left_out: tuple[str, ...] = ()
     """Features that are not to be learned from."""
 

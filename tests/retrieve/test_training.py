@@ -10,7 +10,7 @@ from serve_app.retrieve.features import FEATURES
 from serve_app.retrieve.ranker import Ranker
 from serve_app.retrieve.training import Example, TrainingOptions, cross_validated, train
 
-SMALL = TrainingOptions(trees=12, in_leaf_min=5, seeds=(1, 2))
+SMALL = TrainingOptions(trees=12, leaves=7, in_leaf_min=5, seeds=(1, 2), late_share=0.0)
 FUSED, TOLD = FEATURES.index("fused"), FEATURES.index("late_weighted")
 
 
@@ -80,7 +80,7 @@ def test_features_can_be_left_out() -> None:
 def test_only_the_first_of_a_list_are_learned_from() -> None:
     ahead = [one for one in examples() if one.gold[:15].any()]
     cut = [one._replace(rows=one.rows[:15], gold=one.gold[:15]) for one in ahead]
-    options = TrainingOptions(trees=5, seeds=(1,), candidates=15)
+    options = TrainingOptions(trees=5, in_leaf_min=5, seeds=(1,), candidates=15)
     assert train(ahead, options, "x") == train(cut, options, "x")
 
 
