@@ -80,7 +80,7 @@ percent-encodings, path dots, the words of the tables, the longest there are."""
 TENANTS = ["", " ", "2", "%", "\u200b", "' OR '1'='1", "/..", "\U0010ffff"]
 """What is put after the name of one tenant to make that of the other."""
 
-READS = ("/v1/context", "/v1/search", "/v1/embeddings")
+READS = ("/v1/context", "/v1/search", "/v1/embeddings", "/v1/rerank", "/v1/query:expand")
 
 SAID = "the secret garden must never be sold"
 
@@ -183,6 +183,8 @@ class Asking:
             "after_seq": lambda: str(self.shape - 1),
             "prefix": lambda: self.user[:1],
             "after": lambda: self.turn,
+            "class": lambda: "person",
+            "id": lambda: self.turn,
         }
         assert name in values, f"{self.route.template}: say here what a hostile {name} is"
         return values[name]()
@@ -208,6 +210,11 @@ class Asking:
             "POST /v1/search": {"user_id": self.user, "query": SAID, "k": 50} | self._narrowed() | late,
             "PUT /v1/users/{user_id}/facts/{key}": {"value": marked},
             "POST /v1/embeddings": {"input": [self.user, self.turn]},
+            "POST /v1/golden": {
+                "user_id": self.user,
+                "query": marked,
+                "gold": [{"session_id": self.session, "turn_id": self.turn}],
+            },
             "POST /v1/admin/maintenance": {"action": "fold"},
             "POST /v1/admin/keys": {"role": "app", "user_id": self.user},
         }
