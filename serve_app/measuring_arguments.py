@@ -1,0 +1,167 @@
+"""The arguments of `train-ranker` and of the suites of `bench`. Pure, like those of the other commands."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from serve_app.options import MODE_HELP, json_too, measured, port
+
+CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
+CORE_FORM = """\
+Starts the service on each engine with a store of its own, and beside it the ceiling: one process that searches and
+does nothing else. Prints one table an engine; see docs/performance.md. Takes some minutes, with --quick about one."""
+
+
+TRAIN_FORM = """\
+Asks a running service the queries of a data set, which is written as users of its own and erased at the end, or those
+that it holds as golden queries; learns from the features of what it finds; and writes a file that [rerank] ranker of
+the settings loads. Figures are cross-validated: each fold is ranked by a model that has seen nothing of it. Needs
+LightGBM (pip install "memstrata[train]")."""
+RECALL_FORM = """\
+One table: BM25, dense, fusion, with MaxSim, and the service as it is. Users that are written are erased at the end."""
+LEXICAL_FORM = """\
+BM25 over the Chinese conversations of a data set with several ways to cut text into words, and the service's own search
+by words beside them. Needs bm25s and, for the dictionary, jieba (pip install "memstrata[bench]")."""
+FOLDS_HELP = """\
+what is held out together: part, conversations whose ids are alike up to their last `-`; conversation; or into how many
+folds to deal them"""
+QUERIES_HELP = "folder with conversations.jsonl and queries.jsonl"
+
+SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
+LARGE_USER_PHASES = ("fill", "search", "restart", "exact")
+LARGE_USER_FORM = """\
+Starts a service on a store of its own, with an encoder that costs next to nothing, writes turns of one user, and
+compares what a search finds with what one finds that keeps every turn in memory (docs/measurements.md)."""
+SCALE_FORM = """\
+Starts a service on a store of its own, with an encoder that costs next to nothing, and fills it. On two busy cores a
+million turns took over twenty minutes to write, and four gigabytes of disk (docs/measurements.md). Each phase is kept
+in scale.json as soon as it is done. Beside some figures stands a bar: the most that they should be."""
+
+
+def add_measuring(commands: Any) -> None:
+    """To the subparsers of the whole."""
+    _train(
+        measured(
+            commands.add_parser(
+                "train-ranker", help="learn a ranker from queries with known answers", description=TRAIN_FORM
+            )
+        )
+    )
+    suites = commands.add_parser("bench", help="measure a service").add_subparsers(required=True, metavar="suite")
+    recall = suites.add_parser(
+        "recall", help="how many of the turns that answer a query are found", description=RECALL_FORM
+    )
+    _recall(measured(recall))
+    lexical = suites.add_parser(
+        "lexical", help="ways to cut Chinese into words, side by side", description=LEXICAL_FORM
+    )
+    _lexical(measured(lexical))
+    _latency(measured(suites.add_parser("latency", help="how long one client waits")))
+    _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
+    _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
+    _large_user(suites.add_parser("large-user", help="what one very large user costs", description=LARGE_USER_FORM))
+
+
+def _queries(command: argparse.ArgumentParser) -> None:
+    """Where the queries come from."""
+    source = command.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path, help=QUERIES_HELP)
+    source.add_argument("--golden", action="store_true", help="the golden queries that the service holds for the key")
+
+
+def _recall(command: argparse.ArgumentParser) -> None:
+    _queries(command)
+    command.add_argument("--mode", choices=("hybrid", "dense", "lexical"), default="hybrid", help=MODE_HELP)
+    command.add_argument("--only", action="store_true", help="only the service as it is, without the other rows")
+    command.add_argument(
+        "--leave-one-out",
+        action="store_true",
+        help="also train a ranker on all conversations but one and test it on that one, in turn; nothing of it is kept",
+    )
+    command.set_defaults(command="bench recall")
+
+
+def _lexical(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, help=CORE_DATA_HELP)
+    command.add_argument("--lang", default="zh", help="language of the conversations")
+    command.set_defaults(command="bench lexical")
+
+
+def _train(command: argparse.ArgumentParser) -> None:
+    _queries(command)
+    command.add_argument("--user", help="with --golden: of this user alone")
+    command.add_argument("--out", type=Path, metavar="FILE", help="file to write; else only the figures are given")
+    command.add_argument("--folds", default="part", metavar="part|conversation|N", help=FOLDS_HELP)
+    command.add_argument("--keep", action="store_true", help="leave the users that are written")
+    command.set_defaults(command="train-ranker")
+
+
+def _latency(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--turns", type=int, default=5_000, help="length of the long session")
+    command.add_argument("--repeats", type=int, default=200, help="requests of each kind")
+    command.set_defaults(command="bench latency")
+
+
+def _core(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--engine",
+        type=_engines,
+        metavar="local,ray",
+        help="engines, separated by commas; else local,ray, with --quick local",
+    )
+    command.add_argument("--data", type=Path, help=CORE_DATA_HELP)
+    command.add_argument(
+        "--url", help="measure a running service on this machine instead; start and memory are left out"
+    )
+    command.add_argument("--key", help="its API key; else MEMSTRATA_KEY")
+    command.add_argument("--peers", metavar="PYTHON", help="interpreter that has the peers (docs/performance.md)")
+    command.add_argument("--infinity", metavar="PROGRAM", help="infinity_emb, to compare embeddings with")
+    command.add_argument("--port", type=port, default=0, help="first of the ports that are used (0: any that are free)")
+    command.add_argument("--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not how fast")
+    command.add_argument("--bars", action="store_true", help="exit 1 if a bar is missed")
+    json_too(command).set_defaults(command="bench core")
+
+
+def _scale(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--users", type=int, default=5_000, help="users, each with as many turns")
+    command.add_argument("--turns", type=int, default=1_000_000, help="turns of all users together")
+    command.add_argument("--first", type=int, default=100_000, help="turns after which searches are timed first")
+    command.add_argument("--clients", type=int, default=4, help="clients that write")
+    command.add_argument(
+        "--phases",
+        type=lambda text: tuple(text.split(",")),
+        default=",".join(SCALE_PHASES),
+        metavar=",".join(SCALE_PHASES),
+        help="what is measured, in this order",
+    )
+    command.add_argument("--data", type=Path, help="folder that stays, with scale.json; else one that goes")
+    command.add_argument("--port", type=port, default=0, help="first port that may be used (0: any that is free)")
+    command.add_argument(
+        "--quick", action="store_true", help="tiny sizes and no bars: whether it runs, not at what cost"
+    )
+    json_too(command).set_defaults(command="bench scale")
+
+
+def _large_user(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--turns", type=int, default=200_000, help="turns of the user")
+    command.add_argument("--queries", type=int, default=150, help="of the shipped golden queries")
+    command.add_argument(
+        "--phases",
+        type=lambda text: tuple(text.split(",")),
+        default=",".join(LARGE_USER_PHASES),
+        metavar=",".join(LARGE_USER_PHASES),
+        help="what is measured, in this order; exact compares with what search found",
+    )
+    command.add_argument("--data", type=Path, help="folder that stays, with large_user.json; else one that goes")
+    command.add_argument("--port", type=port, default=0, help="first port that may be used (0: any that is free)")
+    command.add_argument("--quick", action="store_true", help="tiny sizes: whether it runs, not at what cost")
+    json_too(command).set_defaults(command="bench large-user")
+
+
+def _engines(text: str) -> tuple[str, ...]:
+    engines = tuple(text.split(","))
+    if not set(engines) <= {"local", "ray"}:
+        raise argparse.ArgumentTypeError("local, ray, or both separated by a comma")
+    return engines

@@ -1,0 +1,44 @@
+"""Options that commands of several kinds have alike. Pure, like the arguments that they belong to."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+PORT_MAX = 65_535
+MODE_HELP = "hybrid: by meaning and by words; dense: by meaning alone; lexical: by words alone"
+DATA_HELP = "data folder of the service, to take its first key from"
+
+
+def port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def remote(command: argparse.ArgumentParser, data_help: str = DATA_HELP) -> argparse.ArgumentParser:
+    """Of every command that talks to a running service."""
+    _service(command)
+    command.add_argument("--key", help="API key; else MEMSTRATA_KEY, else the one in --data")
+    command.add_argument("--data", type=Path, help=data_help)
+    return json_too(command)
+
+
+def measured(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Of every suite: which service, and with which key."""
+    _service(command)
+    command.add_argument("--key", help="API key; else MEMSTRATA_KEY")
+    return json_too(command)
+
+
+def _service(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--url", default=os.environ.get("MEMSTRATA_URL", DEFAULT_URL), help="the service; else MEMSTRATA_URL"
+    )
+
+
+def json_too(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    command.add_argument("--json", action="store_true", help="print one JSON object last")
+    return command
