@@ -169,7 +169,7 @@ def context(args: argparse.Namespace) -> int:
 def train_ranker(args: argparse.Namespace) -> int:
     from serve_app import train_ranker as training
 
-    options = training.Options(args.data, args.user, args.out, args.folds, args.keep)
+    options = training.Options(args.data, args.user, args.out, args.folds, args.keep, args.joined)
     with Client(args.url, _given_key(args) or _no_key()) as client:
         result = training.run(client, options)
     print(training.shown(result))

@@ -184,7 +184,8 @@ def _trouble(tree: Tree, features: int) -> str | None:
         return "asks for a column that is not among its features"
     if not all(map(math.isfinite, (*tree.threshold, *tree.inner, *tree.leaf))):
         return "holds a number that is not finite"
-    if sorted((*tree.left, *tree.right)) != [*range(-leaves, 0), *range(1, nodes)]:
+    below = [*range(-leaves, 0), *range(1, nodes)] if nodes else []  # a lone leaf is below nothing
+    if sorted((*tree.left, *tree.right)) != below:
         return "does not reach each node and each leaf once"
     return None
 
