@@ -32,7 +32,7 @@ class Measured(NamedTuple):
 def train_ranker(args: argparse.Namespace, key: Key) -> Measured:
     from serve_app import train_ranker as training
 
-    options = training.Options(args.data, args.user, args.out, args.folds, args.keep)
+    options = training.Options(args.data, args.user, args.out, args.folds, args.keep, args.joined)
     with Client(args.url, key()) as client:
         result = training.run(client, options)
     return Measured(result, training.shown(result))

@@ -27,6 +27,9 @@ by words beside them. Needs bm25s and, for the dictionary, jieba (pip install "m
 FOLDS_HELP = """\
 what is held out together: part, conversations whose ids are alike up to their last `-`; conversation; or into how many
 folds to deal them"""
+JOINED_HELP = """\
+learn also from memories of N conversations of one part: rankers for long memories get better by it; 0: only from each
+conversation by itself"""
 QUERIES_HELP = "folder with conversations.jsonl and queries.jsonl"
 
 SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
@@ -94,6 +97,7 @@ def _train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--user", help="with --golden: of this user alone")
     command.add_argument("--out", type=Path, metavar="FILE", help="file to write; else only the figures are given")
     command.add_argument("--folds", default="part", metavar="part|conversation|N", help=FOLDS_HELP)
+    command.add_argument("--joined", type=int, default=0, metavar="N", help=JOINED_HELP)
     command.add_argument("--keep", action="store_true", help="leave the users that are written")
     command.set_defaults(command="train-ranker")
 

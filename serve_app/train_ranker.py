@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from serve_app.client.data_sets import Case, golden_cases, read_data_set, written
+from serve_app.client.data_sets import Case, golden_cases, joined, part_of, read_data_set, written
 from serve_app.client.explained import Explained, NotExplained, explained
 from serve_app.client.http import Client, Json
 from serve_app.client.scores import Ranked, scored, table
@@ -26,6 +26,7 @@ from serve_app.retrieve.training import Example, train
 from serve_app.stores.durable import replace_file, trouble
 
 FOLDS_MAX = 100
+JOINED_MAX = 50
 
 FUSION, LATE_ROW = "fusion", "+ MaxSim"
 CROSS_VALIDATED, IN_SAMPLE = "+ ranker, cross-validated", "(+ ranker, on what it was trained on)"
@@ -42,11 +43,13 @@ class Options(NamedTuple):
     out: Path | None = None
     folds: str = "part"
     keep: bool = False
+    joined: int = 0
+    """Learn also from memories of so many conversations of one part; 0: only from each by itself."""
 
 
 def run(client: Client, options: Options) -> Json:
     """Raises InvalidRequest where there is nothing to learn from or too little to hold out, MemstrataError."""
-    folds_of([], options.folds)
+    _joinable(options)
     with _cases(client, options) as cases:
         if not cases:
             raise InvalidRequest("there is no query with a turn that answers it")
@@ -54,8 +57,10 @@ def run(client: Client, options: Options) -> Json:
     folds = folds_of([why.case for why in whys], options.folds)
     if len(set(folds)) < 2:
         raise InvalidRequest(f"--folds {options.folds}: all queries are in one fold: nothing could be held out")
-    rows = _first_rows(whys) | {CROSS_VALIDATED: _cross_validated(whys, folds)}
-    content = taught(whys, folds)
+    longer = _joined_whys(client, options)
+    of_longer = folds_of([why.case for why in longer], options.folds)
+    rows = _first_rows(whys) | {CROSS_VALIDATED: _cross_validated(whys, folds, longer, of_longer)}
+    content = taught([*whys, *longer], [*folds, *of_longer])
     rows[IN_SAMPLE] = _ranked(whys, judged(content, whys))
     if options.out is not None:
         _write(options.out, content)
@@ -76,7 +81,7 @@ def folds_of(cases: Sequence[Case], how: str) -> list[str]:
     """
     groups = sorted({case.group for case in cases})
     if how == "part":
-        fold_of = {group: group.rpartition("-")[0] or group for group in groups}
+        fold_of = {group: part_of(group) for group in groups}
     elif how == "conversation":
         fold_of = {group: group for group in groups}
     elif how.isascii() and how.isdigit() and 2 <= int(how) <= FOLDS_MAX:
@@ -116,13 +121,34 @@ def _cases(client: Client, options: Options) -> Iterator[list[Case]]:
         yield there.cases
 
 
-def _cross_validated(whys: Sequence[Explained], folds: Sequence[str]) -> list[Ranked]:
+def _joinable(options: Options) -> None:
+    """Raises InvalidRequest for options that do not go together."""
+    folds_of([], options.folds)
+    if options.joined and (options.data is None or options.folds != "part"):
+        raise InvalidRequest("--joined: only conversations of a data set are joined, and only with --folds part")
+    if options.joined and not 2 <= options.joined <= JOINED_MAX:
+        raise InvalidRequest(f"--joined: 2 to {JOINED_MAX} conversations")
+
+
+def _joined_whys(client: Client, options: Options) -> list[Explained]:
+    """What is learned from beside the queries of each conversation by itself: longer memories, more that is alike."""
+    if not options.joined or options.data is None:
+        return []
+    data = joined(read_data_set(options.data), options.joined)
+    bar = tqdm(total=data.turns, unit=" turns", disable=None)
+    with bar, written(client, data, bar.update, options.keep) as there:
+        return [explained(client, case) for case in _shown(there.cases, "asking")]
+
+
+def _cross_validated(
+    whys: Sequence[Explained], folds: Sequence[str], longer: Sequence[Explained], of_longer: Sequence[str]
+) -> list[Ranked]:
     """Each fold as a ranker puts it that has seen the others only."""
     found: list[Ranked] = []
-    pairs = list(zip(whys, folds, strict=True))
+    pairs, beside = list(zip(whys, folds, strict=True)), list(zip(longer, of_longer, strict=True))
     for fold in _shown(sorted(set(folds)), "training"):
         tested = [why for why, its in pairs if its == fold]
-        others = [pair for pair in pairs if pair[1] != fold]
+        others = [pair for pair in [*pairs, *beside] if pair[1] != fold]
         content = taught([why for why, _ in others], [its for _, its in others])
         found += _ranked(tested, judged(content, tested))
     return found

@@ -13,7 +13,7 @@ import pytest
 
 from serve_app import train_ranker
 from serve_app.cli import main
-from serve_app.client.data_sets import Case
+from serve_app.client.data_sets import Case, joined, part_of, read_data_set
 from serve_app.client.explained import Explained, Hit, NotExplained
 from serve_app.client.http import Client
 from serve_app.errors import InvalidRequest, StoreUnavailable
@@ -83,6 +83,38 @@ def test_without_a_file_only_figures_are_given_and_users_stay_if_asked(
     assert len(left) == len(CONVERSATIONS)
     for user in left:
         client.erase(user)
+
+
+def test_longer_memories_are_learned_from_and_measured_by_nothing(
+    service: Running, client: Client, data: Path, tmp_path: Path
+) -> None:
+    alone = train_ranker.run(client, train_ranker.Options(data))
+    longer = train_ranker.run(client, train_ranker.Options(data, joined=2))
+    assert longer["ranker"] != alone["ranker"]
+    assert longer["queries"] == alone["queries"]
+    assert longer["rows"]["fusion"] == alone["rows"]["fusion"]
+    assert users(service) == []
+
+
+@pytest.mark.parametrize(
+    "changed", [{"joined": 1}, {"joined": 51}, {"joined": 2, "folds": "2"}, {"joined": 2, "data": None}]
+)
+def test_what_cannot_be_joined_is_refused(client: Client, data: Path, changed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="--joined"):
+        train_ranker.run(client, train_ranker.Options(data)._replace(**changed))
+
+
+def test_joined_conversations_keep_their_turns_queries_and_part(data: Path) -> None:
+    one = read_data_set(data)
+    both = joined(one, 2)
+    assert list(both.conversations) == ["en-a-joined1", "en-b-joined1"]
+    assert {part_of(name) for name in both.conversations} == {"en-a", "en-b"}
+    assert (both.turns, len(both.queries)) == (one.turns, len(one.queries))
+    for query in both.queries:
+        held = both.conversations[query["conversation_id"]].turns
+        assert all(query["query"].split()[0] in held[turn].turn["content"] for turn in query["evidence"])
+    assert len({entry.session for entry in both.conversations["en-a-joined1"].turns.values()}) == 2
+    assert joined(one, 1).conversations == {}
 
 
 def test_golden_queries_of_the_service_train_as_well(service: Running, client: Client, tmp_path: Path) -> None:

@@ -78,6 +78,64 @@ def read_data_set(folder: Path) -> DataSet:
     return DataSet(folder.name, conversations, queries)
 
 
+def part_of(conversation: str) -> str:
+    """Conversations of one part are named alike up to their last `-`: of the shipped set those of one author."""
+    return conversation.rpartition("-")[0] or conversation
+
+
+def joined(data_set: DataSet, size: int) -> DataSet:
+    """The conversations of each part as memories of `size` together, their sessions by time, with all their queries.
+
+    A part's last memory holds those that are left, if they are more than one. The name of a memory has its part.
+    """
+    parts: dict[str, list[str]] = {}
+    for name in sorted(data_set.conversations):
+        parts.setdefault(part_of(name), []).append(name)
+    groups = {
+        f"{part}-joined{at // size + 1}": names[at : at + size]
+        for part, names in parts.items()
+        for at in range(0, len(names), size)
+        if len(names[at : at + size]) > 1
+    }
+    memory_of = {name: memory for memory, names in groups.items() for name in names}
+    conversations = {
+        memory: _as_one(memory, {name: data_set.conversations[name] for name in names})
+        for memory, names in groups.items()
+    }
+    queries = [
+        _moved(query, memory_of[query["conversation_id"]])
+        for query in data_set.queries
+        if query["conversation_id"] in memory_of
+    ]
+    return DataSet(f"{data_set.name}, joined", conversations, queries)
+
+
+def _as_one(memory: str, members: dict[str, Conversation]) -> Conversation:
+    sessions: dict[tuple[str, str], list[Entry]] = {}
+    for name, conversation in members.items():
+        for entry in conversation.turns.values():
+            sessions.setdefault((name, entry.session), []).append(entry)
+    by_time = sorted(sessions.items(), key=lambda one: (_moment(one[1][0].turn["created_at"]), one[0]))
+    turns: dict[str, Entry] = {}
+    for (name, session), entries in by_time:
+        for entry in entries:
+            turn = {**entry.turn, "id": _within(name, entry.turn["id"])}
+            turns[turn["id"]] = Entry(memory, _within(name, session), turn)
+    return Conversation(turns, _last(turns.values()))
+
+
+def _moved(query: Json, memory: str) -> Json:
+    name = query["conversation_id"]
+    turns: Json = {
+        field: [_within(name, turn) for turn in query[field]] for field in ("evidence", "context") if field in query
+    }
+    return {**query, "conversation_id": memory, **turns}
+
+
+def _within(conversation: str, name: str) -> str:
+    return f"{conversation}/{name}"
+
+
 def read_rows(path: Path) -> list[Json]:
     """The objects of a file of JSON lines. Raises InvalidRequest."""
     try:

@@ -22,6 +22,11 @@ DEPTHS: Final = (5, 10, 25, 50)
 
 INSTALL: Final = "pip install lightgbm"
 
+QUERIES_A_LEAF: Final = 20
+IN_LEAF_LEAST: Final = 5
+"""A leaf holds a candidate for each so many queries, and no fewer than so many: of few queries little can be learned,
+but that."""
+
 
 class Example(NamedTuple):
     """One query with its candidates, in the order of the first stage."""
@@ -44,6 +49,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaves: int = 15
     learning_rate: float = 0.05
     in_leaf_min: int = 80
+    """Candidates in a leaf; fewer where there are few queries, see QUERIES_A_LEAF."""
     l2: float = 10.0
     columns_share: float = 0.6
     rows_share: float = 0.7
@@ -72,7 +78,8 @@ def train(examples: Sequence[Example], options: TrainingOptions | None = None, t
         raise ValueError("no query has both a candidate that answers it and one that does not")
     chosen = [place for place, name in enumerate(FEATURES) if name not in options.left_out]
     data = _dataset(usable + _with_less(usable, options), chosen)
-    forests = [_grown(data, options, seed) for seed in options.seeds]
+    in_leaf = min(options.in_leaf_min, max(IN_LEAF_LEAST, len(usable) // QUERIES_A_LEAF))
+    forests = [_grown(data, options, in_leaf, seed) for seed in options.seeds]
     roots = [one["tree_structure"] for forest in forests for one in forest["tree_info"]]
     trees = tuple(_tree(root, len(forests)) for root in roots)
     names = tuple(FEATURES[place] for place in chosen)
@@ -137,7 +144,7 @@ def _dataset(examples: Sequence[Example], chosen: Sequence[int]) -> Callable[[di
     return lambda params: lightgbm.Dataset(table, gold, group=sizes, feature_name=names, params=params)
 
 
-def _grown(data: Callable[[dict[str, Any]], Any], options: TrainingOptions, seed: int) -> Any:
+def _grown(data: Callable[[dict[str, Any]], Any], options: TrainingOptions, in_leaf: int, seed: int) -> Any:
     """LightGBM's own description of a forest, see `Booster.dump_model`."""
     params = {
         "objective": "lambdarank",
@@ -145,7 +152,7 @@ def _grown(data: Callable[[dict[str, Any]], Any], options: TrainingOptions, seed
         "label_gain": [0, 1],
         "num_leaves": min(options.leaves, LEAVES_MAX),
         "learning_rate": options.learning_rate,
-        "min_data_in_leaf": options.in_leaf_min,
+        "min_data_in_leaf": in_leaf,
         "lambda_l2": options.l2,
         "feature_fraction": options.columns_share,
         "bagging_fraction": options.rows_share,

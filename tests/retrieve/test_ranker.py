@@ -61,6 +61,16 @@ def test_a_tree_sends_each_row_to_its_leaf() -> None:
     assert right.scores(rows)[3] == high
 
 
+def test_a_tree_may_be_one_leaf() -> None:
+    lone = {"column": [], "threshold": [], "unknown_left": [], "left": [], "right": [], "inner": [], "leaf": [2.0]}
+    rows = some_rows(0, 3)
+    both = Ranker(file_of(lone, STUMP))
+    parts = Ranker(file_of()).contributions(rows).sum(axis=1) + 2
+    np.testing.assert_allclose(both.contributions(rows).sum(axis=1), parts)
+    np.testing.assert_allclose(both.scores(rows), 1 / (1 + np.exp(-parts)), atol=1e-4)
+    assert set(Ranker(file_of(lone)).scores(rows).tolist()) == {0.8808}
+
+
 def test_late_interaction_counts_beside_the_trees_where_it_is_known() -> None:
     rows = np.full((2, len(FEATURES)), np.nan, np.float32)
     rows[0, LATE] = 0.5
