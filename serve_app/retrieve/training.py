@@ -61,7 +61,8 @@ class TrainingOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dense_hidden_every: int = 8
     """Every so manieth query is learned from once more as it looks without tokens, and without vectors, too: turns and
     whole memories may have none, and are to be ranked no worse than the first stage does."""
-    late_share: float = 0.2
+    late_share: float = 0.35
+    """Of the score. The trees fit their own kind of conversations; the rest is what needs no training."""
     left_out: tuple[str, ...] = ()
     """Features that are not to be learned from."""
 
