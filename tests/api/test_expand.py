@@ -109,11 +109,12 @@ def test_what_lies_in_the_window_comes_first_and_nothing_is_hidden(service: Runn
         for day in range(1, 12)
     ]
     service.append("ben", "s", *turns)
-    found = service.search("ben", "the lease on 4 March", now=NOW, k=20, explain=True)["results"]
+    by_words = {"now": NOW, "k": 20, "mode": "lexical", "explain": True}  # vectors come when they come
+    found = service.search("ben", "the lease on 4 March", **by_words)["results"]
     assert found[0]["created_at"].startswith("2025-03-04")
     assert len(found) == len(turns)
     assert found[0]["scores"]["window"] > 0 == found[1]["scores"]["window"]
-    hinted = service.search("ben", "the lease a few days ago", now=NOW, k=20)["results"]
+    hinted = service.search("ben", "the lease a few days ago", **by_words)["results"]
     assert 0 < hinted[0]["scores"]["window"] < found[0]["scores"]["window"]
 
 

@@ -238,6 +238,7 @@ def test_every_code_of_a_request_was_met_here() -> None:
         "not_ready",
         "encoder_unavailable",
         "ranker_unusable",
+        "reranker_unavailable",
         "storage_full",
         "overloaded",
         "body_timeout",
