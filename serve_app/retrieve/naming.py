@@ -110,10 +110,11 @@ _read_once: Final = lru_cache(maxsize=QUERIES_REMEMBERED)(_read)
 def _looked_up(query: str) -> Iterator[str]:
     """Longer runs first. A single word that is common in talk names nothing."""
     spelt = spelt_words(query)[:WORDS_LOOKED_UP]
+    keys = [key_of(word) for word in spelt]  # that of several words is theirs in a row
     for length in range(WORDS_A_NAME, 0, -1):
         for at in range(len(spelt) - length + 1):
             if length > 1 or _may_name(spelt[at]):
-                yield key_of(" ".join(spelt[at : at + length]))
+                yield "".join(keys[at : at + length])
     signs = SIGNS_LOOKED_UP
     for run in unspaced_runs(query):
         cut = run[:signs]

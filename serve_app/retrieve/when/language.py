@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from serve_app.retrieve.when.expressions import Clock, Meaning
+from serve_app.retrieve.when.needed import needed
 
 Build = Callable[[re.Match[str], Clock], Meaning | None]
 
@@ -16,6 +17,12 @@ class Rule(NamedTuple):
 
     words: re.Pattern[str]
     build: Build
+    needed: tuple[str, ...] = ()
+    """See `needed.py`."""
+
+    def may_match(self, lowered: str) -> bool:
+        """Whether a text, in lower case, has what the words need."""
+        return not self.needed or any(piece in lowered for piece in self.needed)
 
 
 class Language(NamedTuple):
@@ -40,4 +47,4 @@ class Language(NamedTuple):
 
 
 def rule(words: str, build: Build, flags: int = re.I) -> Rule:
-    return Rule(re.compile(words, flags), build)
+    return Rule(re.compile(words, flags), build, needed(words, flags))

@@ -107,13 +107,14 @@ def _mentions(text: str, language: Language, clock: Clock) -> list[Mention]:
     """What the rules find, in the order of the text; where two want the same words the earlier rule has them."""
     taken = bytearray(len(text))
     found: list[Mention] = []
-    for words, build in language.rules:
-        for match in words.finditer(text):
+    lowered = text.lower()
+    for rule in language.rules:
+        for match in rule.words.finditer(text) if rule.may_match(lowered) else ():
             start, end = match.span()
             if start == end or any(taken[start:end]):
                 continue
             try:
-                meaning: Meaning | None = build(match, clock)
+                meaning: Meaning | None = rule.build(match, clock)
             except (ValueError, OverflowError):
                 continue
             if meaning is not None:
