@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from serve_app.retrieve.when.expressions import Clock, Meaning
-from serve_app.retrieve.when.needed import needed
+from serve_app.retrieve.when.needed import needed, needs_digit
 
 Build = Callable[[re.Match[str], Clock], Meaning | None]
 
@@ -18,11 +18,12 @@ class Rule(NamedTuple):
     words: re.Pattern[str]
     build: Build
     needed: tuple[str, ...] = ()
-    """See `needed.py`."""
+    digit: bool = False
+    """What a text has to hold, see `needed.py`."""
 
-    def may_match(self, lowered: str) -> bool:
-        """Whether a text, in lower case, has what the words need."""
-        return not self.needed or any(piece in lowered for piece in self.needed)
+    def may_match(self, lowered: str, digits: bool) -> bool:
+        """Whether a text, in lower case, has what the words need; `digits`: whether it has any."""
+        return (digits or not self.digit) and (not self.needed or any(piece in lowered for piece in self.needed))
 
 
 class Language(NamedTuple):
@@ -47,4 +48,4 @@ class Language(NamedTuple):
 
 
 def rule(words: str, build: Build, flags: int = re.I) -> Rule:
-    return Rule(re.compile(words, flags), build, needed(words, flags))
+    return Rule(re.compile(words, flags), build, needed(words, flags), needs_digit(words, flags))

@@ -22,6 +22,41 @@ def needed(pattern: str, flags: int) -> tuple[str, ...]:
     return tuple(sorted(found)) if found and len(found) <= NEEDED_MAX else ()
 
 
+def needs_digit(pattern: str, flags: int) -> bool:
+    """Whether a digit, of any script, stands in whatever the pattern matches."""
+    return _has_digit(_parser.parse(pattern, flags))
+
+
+def _has_digit(parsed: Iterable[tuple[Any, Any]]) -> bool:
+    return any(_is_digit(kind, value) for kind, value in parsed)
+
+
+def _is_digit(kind: Any, value: Any) -> bool:
+    if kind is _constants.LITERAL:
+        return chr(value).isdecimal()
+    if kind is _constants.RANGE:
+        return chr(value[0]) >= "0" and chr(value[1]) <= "9"
+    if kind is _constants.CATEGORY:
+        return value is _constants.CATEGORY_DIGIT
+    if kind in (_constants.IN, _constants.BRANCH):
+        return all(_is_digit(*one) if kind is _constants.IN else _has_digit(one) for one in _choices(kind, value))
+    inner = _inside(kind, value)
+    return inner is not None and _has_digit(inner)
+
+
+def _choices(kind: Any, value: Any) -> Any:
+    return value if kind is _constants.IN else value[1]
+
+
+def _inside(kind: Any, value: Any) -> Any:
+    """What a group or a repetition holds that has to match; None for all else."""
+    if kind is _constants.SUBPATTERN:
+        return value[-1]
+    if kind is _constants.ATOMIC_GROUP:
+        return value
+    return value[2] if kind in _REPEATS and value[0] > 0 else None
+
+
 def _of_sequence(parsed: Iterable[tuple[Any, Any]]) -> frozenset[str]:
     """Of the parts that all have to match, the one that tells most."""
     candidates: list[frozenset[str]] = []
@@ -39,13 +74,8 @@ def _of_sequence(parsed: Iterable[tuple[Any, Any]]) -> frozenset[str]:
 
 
 def _of_part(kind: Any, value: Any) -> frozenset[str]:
-    if kind is _constants.SUBPATTERN:
-        return _of_sequence(value[-1])
-    if kind is _constants.ATOMIC_GROUP:
-        return _of_sequence(value)
     if kind is _constants.BRANCH:
         each = [_of_sequence(one) for one in value[1]]
         return frozenset().union(*each) if all(each) else frozenset()
-    if kind in _REPEATS and value[0] > 0:
-        return _of_sequence(value[2])
-    return frozenset()
+    inner = _inside(kind, value)
+    return frozenset() if inner is None else _of_sequence(inner)

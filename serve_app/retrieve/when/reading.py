@@ -7,6 +7,7 @@ alone: a window that is wrong hides what is looked for, one that is missing only
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Final
 
@@ -17,7 +18,7 @@ from serve_app.retrieve.when.english import ENGLISH
 from serve_app.retrieve.when.expressions import Clock, Meaning
 from serve_app.retrieve.when.japanese import JAPANESE
 from serve_app.retrieve.when.joining import Mention
-from serve_app.retrieve.when.language import Language
+from serve_app.retrieve.when.language import Language, Rule
 from serve_app.retrieve.when.spanish import SPANISH
 from serve_app.retrieve.when.zones import local_now, located, zone_of
 from serve_app.scripts import AS_ASCII
@@ -97,19 +98,22 @@ def _languages(text: str, locale: str | None) -> list[Language]:
 def _in_language(text: str, language: Language, now: datetime, locale: str | None) -> list[joining.Reading]:
     if language is CHINESE:
         text = simplified(text)
+    lowered, digits = text.lower(), bool(_DIGIT.search(text))
+    rules = [rule for rule in language.rules if rule.may_match(lowered, digits)]
+    if not rules:
+        return []
     text = language.masked.sub(lambda match: MASK * len(match[0]), text)
     future = bool(language.future.search(text)) and not language.past.search(text)
     clock = Clock(now, future, _order_of(locale))
-    return joining.joined(text, _mentions(text, language, clock)[:MENTIONS_MAX], language, clock)
+    return joining.joined(text, _mentions(text, rules, clock)[:MENTIONS_MAX], language, clock)
 
 
-def _mentions(text: str, language: Language, clock: Clock) -> list[Mention]:
+def _mentions(text: str, rules: Sequence[Rule], clock: Clock) -> list[Mention]:
     """What the rules find, in the order of the text; where two want the same words the earlier rule has them."""
     taken = bytearray(len(text))
     found: list[Mention] = []
-    lowered = text.lower()
-    for rule in language.rules:
-        for match in rule.words.finditer(text) if rule.may_match(lowered) else ():
+    for rule in rules:
+        for match in rule.words.finditer(text):
             start, end = match.span()
             if start == end or any(taken[start:end]):
                 continue
@@ -132,6 +136,7 @@ def _order_of(locale: str | None) -> str:
     return "mdy" if region.rpartition("-")[2] in _MONTH_FIRST else "dmy"
 
 
+_DIGIT: Final = re.compile(r"\d")
 _MONTH_FIRST: Final = frozenset({"us", "ph", "pr", "gu", "fm", "pw", "as", "mh", "mp", "vi", ""})
 _JAPANESE_WORDS: Final = re.compile("一昨[日年]|先々?[週月]|来[週月]|今週|[今昨]晩|明後日|[月火水木金土日]曜")
 _SPANISH_WORDS: Final = re.compile(
