@@ -299,9 +299,8 @@ class Memory:
         return await self._understanding.refined(tenant, request.query, found, request.asked, request.now)
 
     async def _understood(
-        self, shard: Shard, owner: Owner, request: SearchRequest, expiry: int
+        self, shard: Shard, owner: Owner, request: SearchRequest, instant: int, expiry: int
     ) -> tuple[Understood, tuple[str, ...]]:
-        instant = self._clock() if request.now is None else request.now
         if stands_alone(request):
             found = by_rules(request.query, (), request.asked, instant)
         else:
@@ -316,8 +315,9 @@ class Memory:
         started = time.monotonic()
         deadline = None if request.deadline_s is None else started + request.deadline_s
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
-        now = self._effective(request.now)
-        understood, doubts = await self._understood(shard, owner, request, now)
+        instant = self._clock() if request.now is None else request.now
+        now = self._effective(instant)
+        understood, doubts = await self._understood(shard, owner, request, instant, now)
         query = understood.query
         stages.mark("expand")
         size = Size(request.characters, request.k, request.filters.heavy, request.reranked)
@@ -338,7 +338,7 @@ class Memory:
             work=Work(deadline),
             rerank=request.reranked and encoded is not None,
             late=self._second.late,
-            asked_at=self._clock() if request.now is None else request.now,
+            asked_at=instant,
             deadline=deadline,
             explain=request.explain,
         )
