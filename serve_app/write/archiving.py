@@ -56,7 +56,7 @@ class Archiver:
         self._volume_turns_max = volume_turns_max
         self._quantised_from = quantised_from
         self._renewed_every_s = renewed_every_s
-        self._rounds: dict[str, Round] = {}
+        self._rounds: dict[int, dict[str, Round]] = {}  # by shard, and owner
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
         """Make one volume, if one is due; gives whether another may be."""
@@ -67,8 +67,9 @@ class Archiver:
         for owner in shard.archives.held():
             if owner in blocks and blocks[owner].complete:
                 shard.archives.drop(owner)
-        for owner in self._rounds.keys() - blocks.keys():
-            del self._rounds[owner]
+        rounds = self._rounds.setdefault(shard.number, {})
+        for owner in rounds.keys() - blocks.keys():
+            del rounds[owner]
         return any(self._tend_owner(shard, owner, block) for owner, block in blocks.items() if not block.complete)
 
     def _tend_owner(self, shard: Shard, owner: str, block: Block) -> bool:
@@ -107,15 +108,15 @@ class Archiver:
 
     def _renewed(self, shard: Shard, owner: str, block: Block, archive: Archive) -> bool:
         """One volume anew that holds what has gone or changed. A round takes each that is outdated when it begins."""
-        now = time.monotonic()
-        since = self._rounds.get(owner, Round(0.0, None))
+        now, rounds = time.monotonic(), self._rounds.setdefault(shard.number, {})
+        since = rounds.get(owner, Round(0.0, None))
         if since.target is None and now - since.at < self._renewed_every_s:
             return False
         target = shard.folded_seq if since.target is None else since.target
         with block.lock:
             old = next((one for one in archive.outdated(block) if one.state_seq < target), None)
             cleared = archive.cleared
-        self._rounds[owner] = Round(now, None if old is None else target)
+        rounds[owner] = Round(now, None if old is None else target)
         if old is None:
             return False
         made = self._read(shard, owner, int(old.seqs[0]), int(old.seqs[-1]), int(old.seqs[0]) - 1, whole=True)

@@ -559,3 +559,29 @@ def test_a_list_of_entities_that_takes_too_long_is_given_up(pair: Pair, monkeypa
     monkeypatch.setattr(entities, "ANSWERED_WITHIN_S", 0.0)
     with pytest.raises(DeadlinePassed):
         entities.page(shard, ANN, None, "", None, 10, now)
+
+
+def test_looks_at_what_has_gone_are_paced_for_each_shard(opened: Callable[..., OneShard]) -> None:
+    """The housekeeper tends all shards in turn: one knows nothing of the owners of another."""
+    large, other = opened("large", number=0, owner_turns_resident=RESIDENT), opened("other", number=1)
+    fill(large, texts(200))
+    archiver = Archiver(volume_turns_max=256, quantised_from=128, renewed_every_s=60.0)
+
+    def tended() -> int:
+        large.fold()
+        large.block(ANN)
+        made = 0
+        while archiver.tend_shard(large.shard):
+            made += 1
+        archiver.tend_shard(other.shard)
+        return made
+
+    def delete(at: int) -> None:
+        turn = ask(large, f"number1x{at}", "lexical").found[0].turn
+        large.do(DeleteTurn(ANN, turn.session, turn.id))
+
+    assert tended()
+    delete(30)
+    tended()
+    delete(60)
+    assert tended() == 0
