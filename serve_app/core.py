@@ -148,6 +148,33 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
         return self.expires_at is not None and self.expires_at <= now
 
 
+ConstraintStatus = Literal["active", "superseded"]
+
+
+class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A literal span that binds, or that cannot be guessed again, with the turn that said it.
+
+    `superseded`: a later turn replaced or withdrew it; `ended_by` is the seq of that turn.
+    """
+
+    text: str
+    turn_id: str
+    seq: int
+    status: ConstraintStatus = "active"
+    ended_by: int | None = None
+    lasting: bool = False
+    """It binds beyond its conversation (an allergy, a standing refusal): other sessions of the user may show it."""
+
+
+class Topic(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run of turns on one subject, both ends included, and what it was about in a few words of its own."""
+
+    title: str
+    first_seq: int
+    last_seq: int
+    turns: int
+
+
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """What a session said from `first_seq` to `last_seq`, in fewer tokens. Immutable; a newer one has a newer `seq`."""
 
@@ -165,6 +192,9 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """Of each line of the text, 0 the last to be cut where there is less room; empty: whole or not at all."""
     line_seqs: tuple[int, ...] = ()
     """Of each line the turn that it quotes: where that turn is shown, the line is not. Empty with `ranks`."""
+    constraints: tuple[Constraint, ...] = ()
+    """The ledger, in the order of its turns."""
+    topics: tuple[Topic, ...] = ()
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

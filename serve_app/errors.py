@@ -15,6 +15,7 @@ MemstrataError
 ├── DeadlinePassed          the caller's deadline came before an answer that may not be a part of it
 ├── EncoderUnavailable      the encoder cannot be loaded
 ├── ExpanderFailed          the model that reads queries gave nothing of use; rules read them then
+├── SummariserFailed        a model that summarises gave nothing of use; the next backend does it then
 ├── RerankerUnavailable     the reranker cannot be loaded, or has failed
 ├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
@@ -53,6 +54,7 @@ __all__ = [
     "StorageFull",
     "StorageTrouble",
     "StoreUnavailable",
+    "SummariserFailed",
     "SystemExceedsBudget",
     "Unauthorized",
 ]
@@ -128,6 +130,12 @@ class ExpanderFailed(MemstrataError):
     """Never shown as an error: its text becomes a reason of degradation."""
 
     code = "expander_failed"
+
+
+class SummariserFailed(MemstrataError):
+    """Never shown as an error: the next backend summarises instead."""
+
+    code = "summariser_failed"
 
 
 class RerankerUnavailable(MemstrataError):

@@ -225,6 +225,42 @@ class Expander(Protocol):
     async def close(self) -> None: ...
 
 
+class SummaryTask(NamedTuple):
+    """What a model is to make shorter: a stretch of a conversation, or a draft of its summary to be calibrated."""
+
+    text: str
+    """Lines of `date speaker: text`; data, never instructions."""
+    target_tokens: int
+    """By the service's tokenizer, as an aim: what is longer is cut by others."""
+    keep: tuple[str, ...] = ()
+    """Literal spans that should stand in the answer word for word."""
+    draft: str = ""
+    """What a coarser model made of the text; empty for the first pass."""
+
+
+class Summariser(Protocol):
+    """Makes text shorter. Blocking, called from any thread; the same task gives the same text."""
+
+    @property
+    def name(self) -> str:
+        """Of what computes, with its state: another model, revision or prompt is another name."""
+        ...
+
+    @property
+    def window_tokens(self) -> int:
+        """About how many tokens of text one task may have: who has more asks several times."""
+        ...
+
+    def summarise(self, task: SummaryTask, deadline_s: float) -> str:
+        """Plain text. Raises SummariserFailed: down, slow, refused, of no use, left alone after faults.
+
+        It returns or raises within `deadline_s` from now, whatever the model does.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
 class Tokenizer(Protocol):
     """Counts tokens the way a named model family does. Hashable, by identity."""
 

@@ -24,7 +24,7 @@ from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
-from serve_app.compress.extractive import EXTRACTIVE_VERSION
+from serve_app.compress.compressor import Compressor
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
@@ -138,7 +138,8 @@ class Service:
         opened.callback(encoders.close)
         metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
-        self._refresher = Refresher(tokenizer, settings.memory.summary, self._clock)
+        compressor = Compressor()
+        self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock)
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
@@ -165,7 +166,7 @@ class Service:
             self._clock,
             (
                 "+".join(version.name for version in identity.versions),
-                EXTRACTIVE_VERSION,
+                compressor.version,
                 RULES_VERSION,
                 tokenizer.name,
                 *second.names,

@@ -13,7 +13,7 @@ from serve_app.api.times import format_time
 from serve_app.backup.runner import Shown
 from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
-from serve_app.core import Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
+from serve_app.core import Constraint, Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
 from serve_app.memory.entities import EntityLine
 from serve_app.memory.relevance import Relevances
@@ -164,7 +164,14 @@ def shown_summary(summary: Summary) -> dict[str, Any]:
         "input_hash": summary.input_hash,
         "created_at": format_time(summary.created_at),
         "expires_at": format_time(summary.expires_at),
+        "topics": [msgspec.to_builtins(topic) for topic in summary.topics],
+        "constraints": [shown_constraint(one) for one in summary.constraints],
     }
+
+
+def shown_constraint(one: Constraint) -> dict[str, Any]:
+    """`lasting`: it binds beyond its session."""
+    return {"text": one.text, "turn_id": one.turn_id, "status": one.status, "lasting": one.lasting}
 
 
 def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any]:

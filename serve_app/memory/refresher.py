@@ -7,7 +7,6 @@ a summary that was overtaken by an edit or an erasure is thrown away and made ag
 from __future__ import annotations
 
 import bisect
-import hashlib
 import logging
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
+from serve_app.compress.compressor import Compressor
 from serve_app.core import SECOND_US, Summary, Turn
 from serve_app.errors import InvalidRequest, Overloaded, StorageTrouble
 from serve_app.memory.reading import living
@@ -50,7 +49,10 @@ class SummaryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Refresher:
-    def __init__(self, tokenizer: Tokenizer, options: SummaryOptions, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, compressor: Compressor, tokenizer: Tokenizer, options: SummaryOptions, clock: Callable[[], int]
+    ) -> None:
+        self._compressor = compressor
         self._tokenizer = tokenizer
         self._options = options
         self._clock = clock
@@ -163,27 +165,21 @@ class Refresher:
         return (turns, read_at) if turns else None
 
     def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:
-        extract = summarise(turns, self._options.target_tokens, self._tokenizer)
+        made = self._compressor.compress(turns, self._options.target_tokens, self._tokenizer)
         now = self._clock()
         return Summary(
             session=session,
-            text=extract.text,
-            first_seq=extract.first_seq,
-            last_seq=extract.last_seq,
-            tokens=extract.tokens,
-            version=EXTRACTIVE_VERSION,
-            input_hash=_hash(turns),
+            text=made.text,
+            first_seq=made.first_seq,
+            last_seq=made.last_seq,
+            tokens=made.tokens,
+            version=self._compressor.version,
+            input_hash=made.input_hash,
             seq=0,
             created_at=now,
             expires_at=now + self._options.ttl_s * SECOND_US,
-            ranks=extract.ranks,
-            line_seqs=extract.line_seqs,
+            ranks=made.ranks,
+            line_seqs=made.line_seqs,
+            constraints=made.constraints,
+            topics=made.topics,
         )
-
-
-def _hash(turns: Sequence[Turn]) -> str:
-    """Names what a summary was made from: the turns in the states that were read."""
-    digest = hashlib.blake2b(digest_size=16)
-    for turn in turns:
-        digest.update(msgspec.msgpack.encode(turn))
-    return digest.hexdigest()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from serve_app.compress.compressor import Compressor
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import Turn
 from serve_app.memory.reading import SessionLine, sessions
@@ -38,7 +39,7 @@ def refreshing() -> Iterator[Callable[..., Refresher]]:
     made: list[Refresher] = []
 
     def start(shard: OneShard, options: SummaryOptions = IDLE) -> Refresher:
-        made.append(Refresher(open_tokenizer(), options, lambda: NOW))
+        made.append(Refresher(Compressor(), open_tokenizer(), options, lambda: NOW))
         made[-1].start([shard.writer])
         return made[-1]
 
