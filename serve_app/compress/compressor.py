@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
-from serve_app.compress.ledger import LEDGER_VERSION, ledger
+from serve_app.compress.composing import composed
+from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
+from serve_app.compress.ledger import LEDGER_VERSION, read
 from serve_app.core import Constraint, Topic, Turn
+from serve_app.errors import InvalidRequest
 from serve_app.ports import Summariser, Tokenizer
 
 
@@ -52,16 +54,20 @@ class Compressor:
         self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
     ) -> Compressed:
         """`turns` are oldest first and at least one. Raises InvalidRequest without turns or below one token."""
-        extract = summarise(turns, target_tokens, tokenizer)
+        if not turns or target_tokens < 1:
+            raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
+        reading = read(turns)
+        binding, others = quotes(turns, reading)
+        made = composed([*binding, *others], target_tokens, tokenizer)
         return Compressed(
-            text=extract.text,
-            first_seq=extract.first_seq,
-            last_seq=extract.last_seq,
-            tokens=extract.tokens,
+            text=made.text,
+            first_seq=turns[0].seq,
+            last_seq=turns[-1].seq,
+            tokens=made.tokens,
             input_hash=input_hash(turns),
-            ranks=extract.ranks,
-            line_seqs=extract.line_seqs,
-            constraints=ledger(turns),
+            ranks=made.ranks,
+            line_seqs=made.line_seqs,
+            constraints=reading.entries,
         )
 
 
