@@ -16,6 +16,7 @@ import msgspec
 from serve_app.compress.composing import composed
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
 from serve_app.compress.ledger import LEDGER_VERSION, read
+from serve_app.compress.segments import SEGMENTS_VERSION, segments, topics
 from serve_app.core import Constraint, Topic, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.ports import Summariser, Tokenizer
@@ -48,7 +49,7 @@ class Compressor:
     def version(self) -> str:
         """Names everything beside turns and target that decides the text."""
         models = [one.name for one in (self._coarse, self._fine) if one is not None]
-        return "+".join([EXTRACTIVE_VERSION, LEDGER_VERSION, *models])
+        return "+".join([SEGMENTS_VERSION, EXTRACTIVE_VERSION, LEDGER_VERSION, *models])
 
     def compress(
         self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
@@ -56,6 +57,7 @@ class Compressor:
         """`turns` are oldest first and at least one. Raises InvalidRequest without turns or below one token."""
         if not turns or target_tokens < 1:
             raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
+        found = segments(turns)
         reading = read(turns)
         binding, others = quotes(turns, reading)
         made = composed([*binding, *others], target_tokens, tokenizer)
@@ -68,6 +70,7 @@ class Compressor:
             ranks=made.ranks,
             line_seqs=made.line_seqs,
             constraints=reading.entries,
+            topics=topics(turns, found),
         )
 
 
