@@ -58,6 +58,8 @@ class Clause(msgspec.Struct, frozen=True):
     signals: frozenset[str]
     values: tuple[Value, ...]
     words: frozenset[str]
+    who: str
+    """Whom it speaks of, where that is somebody else."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -102,7 +104,9 @@ def _clause(turn: int, sentence: int, text: str, start: int, end: int, tables: S
     signals = frozenset(name for name in SIGNALS for cues in tables if getattr(cues, name).search(folded))
     values = tuple(value for cues in tables for value in values_of(folded, cues))[:VALUES_MAX]
     words = frozenset().union(*(cues.words(folded) for cues in tables))
-    return Clause(turn, sentence, start, end, folded, signals, values, words)
+    others = (cues.third_person.search(folded) for cues in tables) if "third_person" in signals else ()
+    who = next((found.groupdict().get("who") or found[0] for found in others if found), "")
+    return Clause(turn, sentence, start, end, folded, signals, values, words, who)
 
 
 def values_of(folded: str, cues: Cues) -> Iterator[Value]:
