@@ -73,6 +73,17 @@ def composed(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> C
     return _composition(cut, best_first, tokenizer)
 
 
+def new_to(given: Iterable[Part], parts: Iterable[Part]) -> list[Part]:
+    """Those of the parts that say something else than the given ones."""
+    texts = {part.text.casefold() for part in given}
+    return [part for part in parts if part.text.casefold() not in texts]
+
+
+def whole(parts: Iterable[Part]) -> str:
+    """The text of all parts."""
+    return "\n".join(_lines(sorted(parts)).values())
+
+
 def _composition(lines: Mapping[Line, str], best_first: Sequence[Part], tokenizer: Tokenizer) -> Composition:
     """A line is ranked by its best part."""
     order = dict.fromkeys(part.line for part in best_first if part.line in lines)
