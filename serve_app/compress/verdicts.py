@@ -11,55 +11,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from serve_app.compress.statements import Clause, Verdict
+from serve_app.compress.worths import Heard, heard, worth
 from serve_app.core import Turn
 
 ACTIVE_FROM = 1.5
 """Worth from which a clause is an entry of the ledger."""
-
-WORTHS = {
-    "binds": 2.0,
-    "implicit": 2.0,
-    "refusal": 1.5,
-    "directive": 1.0,
-    "literal": 1.0,
-    "value": 0.5,
-    "exact": 0.75,
-    "acknowledged": 0.5,
-    "changed": 0.75,
-    "echoed": 0.5,
-    "answers": 0.5,
-    "own": 0.25,
-    "first": 0.0,
-    "soft": -0.5,
-    "question": -2.0,
-    "small_talk": -1.5,
-    "past": -0.75,
-    "change": 0.25,
-    "withdrawal": 0.25,
-}
-"""What each signal adds to the worth of a clause."""
-
-COUNTED_MAX = {"value": 3, "exact": 2, "echoed": 4}
-
-EXACT = ("money", "date", "time", "code", "size", "percent")
-"""Kinds of values that cannot be guessed again."""
-
-ROLE_WORTH = {"user": 0.0, "tool": 0.0, "assistant": -3.0, "system": -1.0}
-
-NEAR_CHARS_MAX = 120
-"""A longer reply of the assistant tells something; what it repeats says little about what it heard."""
-
-
-class Heard(NamedTuple):
-    """How the assistant takes a turn, and whether it had asked for it."""
-
-    acknowledged: bool = False
-    changed: bool = False
-    dismissed: bool = False
-    asked: bool = False
-    words: frozenset[str] = frozenset()
-    amounts: frozenset[str] = frozenset()
-    asked_words: frozenset[str] = frozenset()
 
 
 class Judged(NamedTuple):
@@ -72,54 +28,10 @@ class Judged(NamedTuple):
 
 def judged(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Judged:
     """Verdict and worth of each clause."""
-    by_turn = {number: list(part) for number, part in groupby(clauses, key=lambda clause: clause.turn)}
-    heard = {number: _heard(turns, by_turn, number) for number in by_turn}
-    worths = [worth(turns[clause.turn], clause, heard[clause.turn]) for clause in clauses]
-    verdicts = _verdicts(turns, clauses, worths, heard, _taking_part(turns, clauses))
-    return Judged(verdicts, worths, heard)
-
-
-def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: int) -> Heard:
-    if turns[number].role not in ("user", "tool"):
-        return Heard()
-    reply = by_turn.get(number + 1, []) if _assistant(turns, number + 1) else []
-    before = by_turn.get(number - 1, []) if number and _assistant(turns, number - 1) else []
-    asked = any("question" in clause.signals for clause in before)
-    if reply and reply[-1].end > NEAR_CHARS_MAX:
-        reply = reply[:1]
-    signals = frozenset().union(*(clause.signals for clause in reply))
-    return Heard(
-        "acknowledged" in signals,
-        "changed" in signals,
-        "dismissed" in signals,
-        asked,
-        frozenset().union(*(clause.words for clause in reply)),
-        frozenset(value.amount for clause in reply for value in clause.values),
-        frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),
-    )
-
-
-def _assistant(turns: Sequence[Turn], number: int) -> bool:
-    return 0 <= number < len(turns) and turns[number].role == "assistant"
-
-
-def signals_of(clause: Clause, heard: Heard) -> dict[str, int]:
-    """What counts for the worth of a clause, and how often."""
-    counts = {signal: 1 for signal in clause.signals if signal in WORTHS and signal not in ("acknowledged", "changed")}
-    amounts = {value.amount for value in clause.values}
-    counts["value"] = len(clause.values)
-    counts["exact"] = sum(value.kind in EXACT for value in clause.values)
-    counts["echoed"] = len(clause.words & heard.words) + len(amounts & heard.amounts)
-    counts["acknowledged"] = int(heard.acknowledged)
-    counts["changed"] = int(heard.changed)
-    counts["answers"] = int(heard.asked)
-    return {signal: min(count, COUNTED_MAX.get(signal, 1)) for signal, count in counts.items() if count}
-
-
-def worth(turn: Turn, clause: Clause, heard: Heard) -> float:
-    """To compare clauses of a conversation with; higher is kept first."""
-    counts = signals_of(clause, heard)
-    return round(ROLE_WORTH[turn.role] + sum(WORTHS[signal] * counts[signal] for signal in sorted(counts)), 4)
+    took = heard(turns, clauses)
+    worths = [worth(turns[clause.turn], clause, took[clause.turn]) for clause in clauses]
+    verdicts = _verdicts(turns, clauses, worths, took, _taking_part(turns, clauses))
+    return Judged(verdicts, worths, took)
 
 
 def _taking_part(turns: Sequence[Turn], clauses: Sequence[Clause]) -> frozenset[str]:
@@ -136,12 +48,12 @@ def _verdicts(
     turns: Sequence[Turn],
     clauses: Sequence[Clause],
     worths: Sequence[float],
-    heard: Mapping[int, Heard],
+    took: Mapping[int, Heard],
     taking_part: frozenset[str],
 ) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for _, part in groupby(range(len(clauses)), key=lambda number: clauses[number].turn):
-        verdicts += _of_turn(turns, clauses, worths, list(part), heard, taking_part)
+        verdicts += _of_turn(turns, clauses, worths, list(part), took, taking_part)
     return verdicts
 
 
@@ -150,12 +62,12 @@ def _of_turn(
     clauses: Sequence[Clause],
     worths: Sequence[float],
     numbers: Sequence[int],
-    heard: Mapping[int, Heard],
+    took: Mapping[int, Heard],
     taking_part: frozenset[str],
 ) -> list[Verdict]:
     """The clauses of one turn in order: a hypothesis or another person's matter goes on until something ends it."""
     turn = turns[clauses[numbers[0]].turn]
-    took = heard[clauses[numbers[0]].turn]
+    heard = took[clauses[numbers[0]].turn]
     verdicts: list[Verdict] = []
     running: Verdict | None = None
     sentence = -1
@@ -169,7 +81,7 @@ def _of_turn(
         elif running and _ends(running, clause):
             running = None
         if turn.role in ("user", "assistant"):
-            running = _begins(clause, rest, following, took, taking_part) or running
+            running = _begins(clause, rest, following, heard, taking_part) or running
         verdicts.append(running or _plain(turn, clause, worths[number]))
     return verdicts
 

@@ -49,19 +49,7 @@ def number(text: str) -> str:
     return str(total + part) if known else text
 
 
-_STOP = """
-a an the and or but nor so yet if then than that this these those there here it its it's he she him her his hers they
-them their theirs we us our ours you your yours i me my mine myself i'm i've i'd i'll we're we've we'd we'll you're
-you've you'd you'll he's she's they're they've that's there's what's who's let's let is are am was were be been being
-isn't aren't wasn't weren't do does did done doing don't doesn't didn't have has had having haven't hasn't hadn't can
-could can't cannot couldn't will would won't wouldn't shall should shouldn't may might must mustn't need needs to of in
-on at by for with from into onto about as up down out off over under again further once too very just also even still
-only not no never ever always all any both each few more most other some such own same what which who whom whose when
-where why how now actually instead really please ok okay yes yeah yep sure thanks thank well oh hey hi like want make
-made get got go going gone come comes came take takes took put keep say said says tell told know think one thing way
-lot bit much many little because since while until till before after during between through against without within
-update updated noted understood got'it it'll it'd that'll right fine good great nice new old first last per etc
-""".split()
+_STOP = ["a", "an", "the", "and", "or", "but", "nor", "so", "yet", "if", "then", "than", "that", "this", "these", "those", "there", "here", "it", "its", "it's", "he", "she", "him", "her", "his", "hers", "they", "them", "their", "theirs", "we", "us", "our", "ours", "you", "your", "yours", "i", "me", "my", "mine", "myself", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'd", "we'll", "you're", "you've", "you'd", "you'll", "he's", "she's", "they're", "they've", "that's", "there's", "what's", "who's", "let's", "let", "is", "are", "am", "was", "were", "be", "been", "being", "isn't", "aren't", "wasn't", "weren't", "do", "does", "did", "done", "doing", "don't", "doesn't", "didn't", "have", "has", "had", "having", "haven't", "hasn't", "hadn't", "can", "could", "can't", "cannot", "couldn't", "will", "would", "won't", "wouldn't", "shall", "should", "shouldn't", "may", "might", "must", "mustn't", "need", "needs", "to", "of", "in", "on", "at", "by", "for", "with", "from", "into", "onto", "about", "as", "up", "down", "out", "off", "over", "under", "again", "further", "once", "too", "very", "just", "also", "even", "still", "only", "not", "no", "never", "ever", "always", "all", "any", "both", "each", "few", "more", "most", "other", "some", "such", "own", "same", "what", "which", "who", "whom", "whose", "when", "where", "why", "how", "now", "actually", "instead", "really", "please", "ok", "okay", "yes", "yeah", "yep", "sure", "thanks", "thank", "well", "oh", "hey", "hi", "like", "want", "make", "made", "get", "got", "go", "going", "gone", "come", "comes", "came", "take", "takes", "took", "put", "keep", "say", "said", "says", "tell", "told", "know", "think", "one", "thing", "way", "lot", "bit", "much", "many", "little", "because", "since", "while", "until", "till", "before", "after", "during", "between", "through", "against", "without", "within", "update", "updated", "noted", "understood", "got'it", "it'll", "it'd", "that'll", "right", "fine", "good", "great", "nice", "new", "old", "first", "last", "per", "etc"]
 
 _SAME = {
     "ceiling": "budget",
