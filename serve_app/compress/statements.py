@@ -17,6 +17,9 @@ CLAUSE_CHARS_MAX = 400
 VALUES_MAX = 16
 """Values read of one clause."""
 
+PRONOUN = "*"
+"""Stands for the person named last."""
+
 Verdict = Literal["active", "superseded", "hypothetical", "third_person", "soft", "question", "small_talk", "plain"]
 """`active` and `superseded` are constraints and what cannot be guessed again; `plain` is anything else that is said."""
 
@@ -58,6 +61,8 @@ class Clause(msgspec.Struct, frozen=True):
     signals: frozenset[str]
     values: tuple[Value, ...]
     words: frozenset[str]
+    person: str = ""
+    """The kin or acquaintance it names, or `PRONOUN`."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -102,7 +107,14 @@ def _clause(turn: int, sentence: int, text: str, start: int, end: int, tables: S
     signals = frozenset(name for name in SIGNALS for cues in tables if getattr(cues, name).search(folded))
     values = tuple(value for cues in tables for value in values_of(folded, cues))[:VALUES_MAX]
     words = frozenset().union(*(cues.words(folded) for cues in tables))
-    return Clause(turn, sentence, start, end, folded, signals, values, words)
+    return Clause(turn, sentence, start, end, folded, signals, values, words, _person(folded, tables))
+
+
+def _person(folded: str, tables: Sequence[Cues]) -> str:
+    for found in (cues.person.search(folded) for cues in tables):
+        if found is not None:
+            return found["who"] or PRONOUN
+    return ""
 
 
 def values_of(folded: str, cues: Cues) -> Iterator[Value]:
