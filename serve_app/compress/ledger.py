@@ -7,12 +7,12 @@ take no part are no constraints.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from serve_app.compress.slots import ended
+from serve_app.compress.slots import Fold, fold
 from serve_app.compress.statements import Clause, Statement, Verdict, clauses
-from serve_app.compress.verdicts import judged
+from serve_app.compress.verdicts import Judged, judged
 from serve_app.core import Constraint, Turn
 
 LEDGER_VERSION = "ledger-2"
@@ -46,34 +46,29 @@ def read(turns: Sequence[Turn]) -> Reading:
     """
     parts = clauses(turns)
     verdicts = judged(turns, parts)
-    ends = ended(turns, parts, [verdict for verdict, _ in verdicts])
-    statements = tuple(_statements(turns, parts, verdicts, ends))
+    statements = tuple(_statements(turns, parts, verdicts, fold(turns, parts, verdicts)))
     return Reading(statements, _entries(turns, statements))
 
 
-def _statements(
-    turns: Sequence[Turn], parts: Sequence[Clause], verdicts: Sequence[tuple[Verdict, float]], ends: Mapping[int, int]
-) -> Iterator[Statement]:
+def _statements(turns: Sequence[Turn], parts: Sequence[Clause], judged: Judged, folded: Fold) -> Iterator[Statement]:
     """Neighbours of one sentence that are judged alike as one."""
     run: Statement | None = None
-    for number, (part, (verdict, worth)) in enumerate(zip(parts, verdicts, strict=True)):
-        end = ends.get(number)
-        one = Statement(
-            part.turn,
-            part.start,
-            part.end,
-            turns[part.turn].text[part.start : part.end],
-            part.sentence,
-            "superseded" if end is not None else verdict,
-            worth,
-            end,
-        )
+    for number in range(len(parts)):
+        one = _statement(turns, parts, judged, folded, number)
         joined = _joined(turns, run, one)
         if joined is None and run is not None:
             yield run
         run = joined or one
     if run is not None:
         yield run
+
+
+def _statement(turns: Sequence[Turn], parts: Sequence[Clause], judged: Judged, folded: Fold, number: int) -> Statement:
+    part, end = parts[number], folded.ended.get(number)
+    verdict: Verdict = "active" if number in folded.promoted else judged.verdicts[number]
+    verdict = verdict if end is None else "superseded"
+    text = turns[part.turn].text[part.start : part.end]
+    return Statement(part.turn, part.start, part.end, text, part.sentence, verdict, judged.worths[number], end)
 
 
 def _joined(turns: Sequence[Turn], run: Statement | None, one: Statement) -> Statement | None:

@@ -6,48 +6,50 @@ on with it, and what is said of somebody goes on until the speaker comes back to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
 from serve_app.compress.statements import PRONOUN, Clause
+from serve_app.compress.worths import Heard
+from serve_app.core import Turn
 
 Outside = Literal["hypothetical", "third_person"]
+Sentence = list[Clause]
 
 
-def outside(clauses: Sequence[Clause]) -> list[Outside | None]:
+def outside(turns: Sequence[Turn], clauses: Sequence[Clause], took: Mapping[int, Heard]) -> list[Outside | None]:
     """Of each clause why it says nothing of what is so here, or None."""
-    supposed = _supposed(clauses)
-    others = _People().outsiders(clauses)
-    return [
-        "hypothetical" if dream else "third_person" if other else None
-        for dream, other in zip(supposed, others, strict=True)
-    ]
-
-
-def _sentences(clauses: Sequence[Clause]) -> Iterator[list[Clause]]:
-    for _, group in groupby(clauses, key=lambda clause: clause.sentence):
-        yield list(group)
+    found: list[Outside | None] = []
+    people = _People()
+    for turn, group in groupby(clauses, key=lambda clause: clause.turn):
+        sentences = [list(part) for _, part in groupby(group, key=lambda clause: clause.sentence)]
+        if turns[turn].role not in ("user", "assistant"):
+            found += [None for sentence in sentences for _ in sentence]
+            continue
+        supposed = _supposed(sentences)
+        others = people.outsiders(sentences, took[turn].dismissed)
+        found += [
+            "hypothetical" if dream else "third_person" if other else None
+            for dream, other in zip(supposed, others, strict=True)
+        ]
+    return found
 
 
 # ---------------------------------------------------------------- suppositions
 
 
-def _supposed(clauses: Sequence[Clause]) -> list[bool]:
-    found: list[bool] = []
-    before: tuple[int, bool] = (-1, False)
-    for sentence in _sentences(clauses):
-        turn, dreamt = before
-        goes_on = dreamt and turn == sentence[0].turn and "continues" in sentence[0].signals
-        marks = _supposed_in(sentence, goes_on)
-        if "unreal" in sentence[0].signals and len(sentence) == 1 and found and turn == sentence[0].turn:
-            found[-1] = True  # "Only joking." takes back what stands before it
-        found += marks
-        before = (sentence[0].turn, marks[-1])
-    return found
+def _supposed(sentences: Sequence[Sentence]) -> list[bool]:
+    found: list[list[bool]] = []
+    for sentence in sentences:
+        goes_on = bool(found) and found[-1][-1] and "continues" in sentence[0].signals
+        if found and len(sentence) == 1 and "unreal" in sentence[0].signals:
+            found[-1] = [True] * len(found[-1])  # "Only joking." takes back what stands before it
+        found.append(_supposed_in(sentence, goes_on))
+    return [mark for marks in found for mark in marks]
 
 
-def _supposed_in(sentence: Sequence[Clause], goes_on: bool) -> list[bool]:
+def _supposed_in(sentence: Sentence, goes_on: bool) -> list[bool]:
     signals = [clause.signals for clause in sentence]
     unreal = any("unreal" in one for one in signals)
     starts = [place for place, one in enumerate(signals) if "hypothetical" in one]
@@ -67,70 +69,51 @@ def _supposed_in(sentence: Sequence[Clause], goes_on: bool) -> list[bool]:
 
 
 class _People:
-    """Who takes part so far, and who was named last."""
+    """Who takes part so far, and who was named last, as words."""
 
     def __init__(self) -> None:
         self._part: set[str] = set()
-        self._last = ""
+        self._last: frozenset[str] = frozenset()
 
-    def outsiders(self, clauses: Sequence[Clause]) -> list[bool]:
-        sentences = list(_sentences(clauses))
+    def outsiders(self, sentences: Sequence[Sentence], dismissed: bool) -> list[bool]:
+        """The clauses of one turn that are about somebody who takes no part."""
         found: list[bool] = []
         for place, sentence in enumerate(sentences):
-            following = sentences[place + 1] if place + 1 < len(sentences) else []
-            absent = _any(sentence, "absent") or (
-                bool(following)
-                and following[0].turn == sentence[0].turn
-                and "absent" in following[0].signals
-                and following[0].person == PRONOUN
-            )
+            following = sentences[place + 1][:1] if place + 1 < len(sentences) else []
+            near = [*sentence, *(clause for clause in following if clause.who)]
+            absent = dismissed or any("absent" in clause.signals for clause in near)
             found += self._outside_in(sentence, absent)
         return found
 
-    def _outside_in(self, sentence: Sequence[Clause], absent: bool) -> list[bool]:
-        """Runs of clauses about somebody, each with the person it is about."""
-        marks = [False] * len(sentence)
-        begun: int | None = None
+    def _outside_in(self, sentence: Sentence, absent: bool) -> list[bool]:
+        marks: list[bool] = []
+        running = False
         for place, clause in enumerate(sentence):
             named = self._named(clause)
-            if named and "participant" in clause.signals and not absent:
-                self._part.add(named)
-            if "own" in clause.signals:
-                begun = None
-            elif "third_person" in clause.signals and not self._takes_part(named, absent):
-                if begun is None:
-                    begun = place
-                if not absent and self._matters(sentence[begun:], named):
-                    begun = None
-            elif "participant" in clause.signals and not absent:
-                begun = None
-            marks[place] = begun is not None
+            if "participant" in clause.signals and not absent:
+                self._part |= named
+                running = False
+            elif "third_person" in clause.signals and "own" not in clause.signals:
+                running = absent or not (named & self._part or self._matters(sentence[place:], named))
+            elif {"own", "directive", "instructs"} & clause.signals:
+                running = False
+            marks.append(running)
         return marks
 
-    def _named(self, clause: Clause) -> str:
-        if clause.person and clause.person != PRONOUN:
-            self._last = clause.person
-        return self._last if clause.person else ""
+    def _named(self, clause: Clause) -> frozenset[str]:
+        if clause.who == PRONOUN:
+            return self._last
+        named = frozenset(word for word in clause.words if word in clause.who)
+        self._last = named or self._last
+        return named
 
-    def _takes_part(self, named: str, absent: bool) -> bool:
-        return not absent and named in self._part
-
-    def _matters(self, run: Sequence[Clause], named: str) -> bool:
-        """Whether what is said of somebody is a reason for what the speaker then asks."""
+    def _matters(self, run: Sequence[Clause], named: frozenset[str]) -> bool:
+        """Whether what is said of somebody is a reason for what the speaker then asks, or their word a rule."""
         if not named:
             return False
-        later = run[1:]
         reported = "reports" in run[0].signals and any({"change", "binds"} & clause.signals for clause in run)
-        asked = any({"binds", "therefore", "instructs"} & clause.signals for clause in later if not _about(clause))
-        if reported or asked:
-            self._part.add(named)
+        later = [clause for clause in run[1:] if "third_person" not in clause.signals]
+        if reported or any({"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later):
+            self._part |= named
             return True
         return False
-
-
-def _about(clause: Clause) -> bool:
-    return "third_person" in clause.signals
-
-
-def _any(sentence: Sequence[Clause], signal: str) -> bool:
-    return any(signal in clause.signals for clause in sentence)

@@ -89,6 +89,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """The assistant asks whether something holds: so no X, right?"""
     confirmation: re.Pattern[str] = NOTHING
     """The user says that it does: yes, correct, exactly. Matched at the beginning of a turn."""
+    dismissed: re.Pattern[str] = NOTHING
+    """The assistant sets a statement aside: each to their own, good for him."""
     denial: re.Pattern[str] = NOTHING
     """The user says that it does not: no, wrong. Matched at the beginning of a turn."""
 
