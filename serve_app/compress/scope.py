@@ -43,8 +43,8 @@ def _supposed(sentences: Sequence[Sentence]) -> list[bool]:
     found: list[list[bool]] = []
     for sentence in sentences:
         goes_on = bool(found) and found[-1][-1] and "continues" in sentence[0].signals
-        if found and len(sentence) == 1 and "unreal" in sentence[0].signals:
-            found[-1] = [True] * len(found[-1])  # "Only joking." takes back what stands before it
+        if found and len(sentence) == 1 and _taken_back(sentence[0]):
+            found[-1] = [True] * len(found[-1])
         found.append(_supposed_in(sentence, goes_on))
     return [mark for marks in found for mark in marks]
 
@@ -53,7 +53,7 @@ def _supposed_in(sentence: Sentence, goes_on: bool) -> list[bool]:
     signals = [clause.signals for clause in sentence]
     unreal = any("unreal" in one for one in signals)
     starts = [place for place, one in enumerate(signals) if "hypothetical" in one]
-    if goes_on or (unreal and not starts):
+    if goes_on or any(_taken_back(clause) for clause in sentence):
         starts = [0]
     if not starts:
         return [False] * len(sentence)
@@ -63,6 +63,11 @@ def _supposed_in(sentence: Sentence, goes_on: bool) -> list[bool]:
     ends = [place for place, one in enumerate(signals) if place > start and "actual" in one and "unreal" not in one]
     end = ends[0] if ends else len(sentence)
     return [start <= place < end for place in range(len(sentence))]
+
+
+def _taken_back(clause: Clause) -> bool:
+    """Only joking: takes back what stands before it."""
+    return {"hypothetical", "unreal"} <= clause.signals
 
 
 # ---------------------------------------------------------------- people
@@ -93,7 +98,7 @@ class _People:
             if "participant" in clause.signals and not absent:
                 self._part |= named
                 running = False
-            elif "third_person" in clause.signals and "own" not in clause.signals:
+            elif "third_person" in clause.signals:
                 running = absent or not (named & self._part or self._matters(sentence[place:], named))
             elif {"own", "directive", "instructs"} & clause.signals:
                 running = False
