@@ -72,6 +72,8 @@ def _taken_back(clause: Clause) -> bool:
 
 # ---------------------------------------------------------------- people
 
+_OWN_MATTER = frozenset(("own", "directive", "instructs", "participant"))
+
 
 class _People:
     """Who takes part so far, and who was named last, as words."""
@@ -87,12 +89,11 @@ class _People:
             following = sentences[place + 1][:1] if place + 1 < len(sentences) else []
             near = [*sentence, *(clause for clause in following if clause.who)]
             absent = dismissed or any("absent" in clause.signals for clause in near)
-            found += self._outside_in(sentence, absent)
+            found += self._outside_in(sentence, absent, bool(found) and found[-1] and _goes_on(sentence[0]))
         return found
 
-    def _outside_in(self, sentence: Sentence, absent: bool) -> list[bool]:
+    def _outside_in(self, sentence: Sentence, absent: bool, running: bool) -> list[bool]:
         marks: list[bool] = []
-        running = False
         for place, clause in enumerate(sentence):
             named = self._named(clause)
             if "participant" in clause.signals and not absent:
@@ -122,3 +123,8 @@ class _People:
             self._part |= named
             return True
         return False
+
+
+def _goes_on(clause: Clause) -> bool:
+    """Whether a sentence after another person's matter is still about them."""
+    return not _OWN_MATTER & clause.signals and not clause.values

@@ -14,8 +14,14 @@ from serve_app.compress.statements import Clause, Verdict
 from serve_app.compress.worths import Heard, heard, worth
 from serve_app.core import Turn
 
-ACTIVE_FROM = 1.5
+ACTIVE_FROM = 2.8
 """Worth from which a clause is an entry of the ledger."""
+
+AGREED_WORTH = 4.0
+"""What the user's yes adds to what the assistant asked."""
+
+_STRONG = frozenset(("binds", "implicit", "refusal"))
+_WEAK = frozenset(("question", "small_talk", "past"))
 
 
 class Judged(NamedTuple):
@@ -30,7 +36,14 @@ def judged(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Judged:
     """Verdict and worth of each clause."""
     took = heard(turns, clauses)
     agreed = _agreed(turns, clauses)
-    worths = [worth(turns[clause.turn], clause, took[clause.turn]) for clause in clauses]
+    sentences: dict[int, list[Clause]] = {}
+    for clause in clauses:
+        sentences.setdefault(clause.sentence, []).append(clause)
+    worths = [
+        worth(turns[clause.turn], clause, took[clause.turn], sentences[clause.sentence])
+        + (AGREED_WORTH if clause.sentence in agreed else 0.0)
+        for clause in clauses
+    ]
     verdicts = [
         out or _plain(clause, one, turns[clause.turn].role in ("user", "tool") or clause.sentence in agreed)
         for clause, one, out in zip(clauses, worths, outside(turns, clauses, took), strict=True)
@@ -39,9 +52,11 @@ def judged(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Judged:
 
 
 def _plain(clause: Clause, worth: float, said: bool) -> Verdict:
+    """A clause that says must or never binds however the assistant takes it."""
     signals = clause.signals
-    if said and worth >= ACTIVE_FROM:
-        return "soft" if "soft" in signals and not {"binds", "implicit", "refusal"} & signals else "active"
+    strong = bool(_STRONG & signals)
+    if said and (worth >= ACTIVE_FROM or (strong and not _WEAK & signals)):
+        return "soft" if "soft" in signals and not strong else "active"
     if "soft" in signals:
         return "soft"
     if "question" in signals:
