@@ -22,6 +22,9 @@ TURNS_KEPT_MAX = 20_000
 VALUES_MAX = 16
 """Values read of one clause."""
 
+PRONOUN = "*"
+"""Stands for the person named last."""
+
 Verdict = Literal["active", "superseded", "hypothetical", "third_person", "soft", "question", "small_talk", "plain"]
 """`active` and `superseded` are constraints and what cannot be guessed again; `plain` is anything else that is said."""
 
@@ -64,7 +67,7 @@ class Clause(msgspec.Struct, frozen=True):
     values: tuple[Value, ...]
     words: frozenset[str]
     who: str
-    """Whom it speaks of, where that is somebody else."""
+    """Whom it speaks of, where that is somebody else; `PRONOUN` for the one named last."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -130,9 +133,15 @@ def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cue
     signals = frozenset(name for name in SIGNALS for cues in tables if getattr(cues, name).search(folded))
     values = tuple(dict.fromkeys(value for cues in tables for value in values_of(folded, cues)))[:VALUES_MAX]
     words = frozenset().union(*(cues.words(folded) for cues in tables))
+    return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
+
+
+def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
+    for found in (cues.person.search(folded) for cues in tables):
+        if found is not None:
+            return found["who"] or PRONOUN
     others = (cues.third_person.search(folded) for cues in tables) if "third_person" in signals else ()
-    who = next((found.groupdict().get("who") or found[0] for found in others if found), "")
-    return Clause(0, sentence, start, end, folded, signals, values, words, who)
+    return next((found.groupdict().get("who") or found[0] for found in others if found), "")
 
 
 def values_of(folded: str, cues: Cues) -> Iterator[Value]:
