@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from serve_app.compress.cues import Cues, cues_for, fold
 from serve_app.core import Turn
+from serve_app.kept import Entry, Kept
 
 CLAUSE_CHARS_MAX = 400
 """A longer run without a border is cut: one endless line must not be all or nothing."""
 
+TURNS_KEPT_MAX = 20_000
+"""Turns whose clauses are kept in memory, about 2 kB each."""
+
 VALUES_MAX = 16
 """Values read of one clause."""
+
+PRONOUN = "*"
+"""Stands for the person named last."""
 
 Verdict = Literal["active", "superseded", "hypothetical", "third_person", "soft", "question", "small_talk", "plain"]
 """`active` and `superseded` are constraints and what cannot be guessed again; `plain` is anything else that is said."""
@@ -59,7 +67,7 @@ class Clause(msgspec.Struct, frozen=True):
     values: tuple[Value, ...]
     words: frozenset[str]
     who: str
-    """Whom it speaks of, where that is somebody else."""
+    """Whom it speaks of, where that is somebody else; `PRONOUN` for the one named last."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -86,27 +94,54 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def clauses(turns: Sequence[Turn]) -> list[Clause]:
-    """All clauses of all turns, in order."""
-    tables = cues_for("\n".join(turn.text[:CLAUSE_CHARS_MAX] for turn in turns))
+    """All clauses of all turns, in order. Each turn is read by itself, and once."""
     found: list[Clause] = []
     sentence = 0
     for number, turn in enumerate(turns):
-        text = turn.text
-        for begin, stop in _sentences(text, turn.role == "tool"):
-            for start, end in _clauses(text, begin, stop, tables):
-                found.append(_clause(number, sentence, text, start, end, tables))
-            sentence += 1
+        parts = _TURNS.of(turn).clauses
+        found += (msgspec.structs.replace(part, turn=number, sentence=sentence + part.sentence) for part in parts)
+        sentence += 1 + (parts[-1].sentence if parts else 0)
     return found
 
 
-def _clause(turn: int, sentence: int, text: str, start: int, end: int, tables: Sequence[Cues]) -> Clause:
+def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
+    """The clauses of one turn, as if it were the only one."""
+    text = turn.text
+    tables = cues_for(text)
+    return tuple(
+        _clause(sentence, text, start, end, tables)
+        for sentence, (begin, stop) in enumerate(_sentences(text, turn.role == "tool"))
+        for start, end in _clauses(text, begin, stop, tables)
+    )
+
+
+class _Read(Entry[Turn]):
+    """The clauses of a turn, for as long as it lives."""
+
+    __slots__ = ("clauses",)
+
+    def __init__(self, turn: Turn, gone: Callable[[weakref.ref[Turn]], None]) -> None:
+        super().__init__(turn, gone)
+        self.clauses = _clauses_of(turn)
+
+
+_TURNS: Kept[Turn, _Read] = Kept(_Read, TURNS_KEPT_MAX // 2)
+
+
+def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cues]) -> Clause:
     folded = fold(text[start:end])
     signals = frozenset(name for name in SIGNALS for cues in tables if getattr(cues, name).search(folded))
-    values = tuple(value for cues in tables for value in values_of(folded, cues))[:VALUES_MAX]
+    values = tuple(dict.fromkeys(value for cues in tables for value in values_of(folded, cues)))[:VALUES_MAX]
     words = frozenset().union(*(cues.words(folded) for cues in tables))
+    return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
+
+
+def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
+    for found in (cues.person.search(folded) for cues in tables):
+        if found is not None:
+            return found["who"] or PRONOUN
     others = (cues.third_person.search(folded) for cues in tables) if "third_person" in signals else ()
-    who = next((found.groupdict().get("who") or found[0] for found in others if found), "")
-    return Clause(turn, sentence, start, end, folded, signals, values, words, who)
+    return next((found.groupdict().get("who") or found[0] for found in others if found), "")
 
 
 def values_of(folded: str, cues: Cues) -> Iterator[Value]:

@@ -12,6 +12,9 @@ from serve_app.compress.cues.table import Cues, fold
 
 __all__ = ["Cues", "cues_for", "fold"]
 
+TOLD_BY_CHARS = 2_000
+"""Beginning of a text that tells its language."""
+
 _LATIN = re.compile(r"[a-zA-Z]")
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
@@ -26,13 +29,19 @@ _ENGLISH = re.compile(
 
 
 def cues_for(text: str) -> tuple[Cues, ...]:
-    """The tables for a conversation's text: all whose script occurs in it; English where nothing tells."""
+    """The tables for a turn's text: of all scripts that occur in it; English and Spanish where nothing tells."""
     found: list[Cues] = []
     if _KANA.search(text):
         found.append(JAPANESE)
     elif _HAN.search(text):
         found.append(CHINESE)
     if _LATIN.search(text) or not found:
-        spanish, english = len(_SPANISH.findall(text)), len(_ENGLISH.findall(text))
-        found.append(SPANISH if spanish > english else ENGLISH)
+        found += _latin(text[:TOLD_BY_CHARS])
     return tuple(found)
+
+
+def _latin(text: str) -> tuple[Cues, ...]:
+    spanish, english = len(_SPANISH.findall(text)), len(_ENGLISH.findall(text))
+    if spanish == english:
+        return ENGLISH, SPANISH
+    return (SPANISH,) if spanish > english else (ENGLISH,)

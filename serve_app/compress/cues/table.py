@@ -48,6 +48,12 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """A wish that may be dropped: would be nice, ideally, I like, bonus points."""
     hypothetical: re.Pattern[str] = NOTHING
     """What is not so: if I were, suppose, in a dream, just kidding."""
+    continues: re.Pattern[str] = NOTHING
+    """Goes on with what the sentence before supposed: then I would, in that case. Matched at the beginning."""
+    actual: re.Pattern[str] = NOTHING
+    """Comes back from it to what is so: but for now, seriously though."""
+    instructs: re.Pattern[str] = NOTHING
+    """Says what to do should it come to that: call me, cancel, ask me first. The condition is a rule then, no dream."""
     unreal: re.Pattern[str] = NOTHING
     """Said after something: it was not meant ("but I'm not", "not happening", "kidding")."""
     third_person: re.Pattern[str] = NOTHING
@@ -56,6 +62,12 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever was spoken of takes no part: isn't coming, stays home, long story."""
     participant: re.Pattern[str] = NOTHING
     """Somebody else takes part: comes along, is for my daughter, the two of us."""
+    person: re.Pattern[str] = NOTHING
+    """Names somebody: group `who` for kin and acquaintances, `pronoun` for the last one named."""
+    reports: re.Pattern[str] = NOTHING
+    """Somebody's word that may bind the speaker: my wife says, finance wrote."""
+    therefore: re.Pattern[str] = NOTHING
+    """What somebody is or has becomes a reason: so, because of that, which is why."""
     own: re.Pattern[str] = NOTHING
     """Its subject is the speaker: I, my, we."""
     question: re.Pattern[str] = NOTHING
@@ -67,6 +79,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
 
     change: re.Pattern[str] = NOTHING
     """A value takes the place of another: now, instead, moved to, make it, actually, after all."""
+    replacement: re.Pattern[str] = NOTHING
+    """The same, and hardly anything else: instead, make it, scratch that, changed my mind."""
     withdrawal: re.Pattern[str] = NOTHING
     """What was said no longer binds: forget that, never mind, is fine after all, no longer needed."""
     acknowledged: re.Pattern[str] = NOTHING
