@@ -35,7 +35,7 @@ as a statement.
 LOOP_WORDS_MIN, LOOP_SHARE = 12, 0.4
 """A sentence of so many words of which fewer are distinct goes round in circles."""
 
-_FENCE: Final = re.compile(r"^\s*`{3,}.*$", re.MULTILINE)
+_FENCE: Final = re.compile(r"^[ \t]*`{3,}.*$", re.MULTILINE)
 _MARK: Final = re.compile(
     r"^(?:[-*•·#>]+|\d{1,2}[.)、])\s+|^\**(?:summary|resumen|摘要|总结|要約)\**\s*[:：]\s*", re.IGNORECASE
 )
@@ -56,6 +56,9 @@ _TALK: Final = (
 """Of the model's own: refusals, courtesies, talk about its task, marks of its dialogue, instructions."""
 
 _NO_STATEMENT: Final = re.compile("|".join(_TALK), re.IGNORECASE)
+_SPEAKERS: Final = frozenset({"user", "assist", "speaker", "usuario", "用户", "助手"})
+"""As a model calls those who say `I`."""
+_CLAUSE_END: Final = re.compile(r"[\n;；。！？!?、，]|[,.:](?=\s)|\b(?:but|pero)\b|但")
 _DIGITS: Final = re.compile(r"\d+")
 _CODE: Final = re.compile(r"[^\W_]*\d[\w./:-]*[^\W_]|[^\W_]+[-/]?\d+")
 _MEASURE: Final = re.compile(r"[\d.,:/-]+[^\W\d_]{0,3}")
@@ -95,7 +98,7 @@ class Evidence:
         self._words = frozenset(vocabulary(source, WORDS_MAX))
         self._numbers = _numbers(folded)
         self._days = frozenset(_days(folded)) | {word for word in _CALENDAR if word in folded}
-        self._statements = [_said(one) for line in source.split("\n") for one in sentences(line)]
+        self._clauses = [_said(one) for one in _CLAUSE_END.split(source)]
         said = [_said(one) for one in barred]
         self._barred = [one for one in said if len(one.words) + len(one.numbers) > 1 and not self._also_holds(one)]
 
@@ -132,8 +135,8 @@ class Evidence:
         return days <= self._days and all(one in self._folded or one in self._days for one in written)
 
     def _turned_round(self, said: _Said) -> bool:
-        """Whether the statement most like it says the opposite."""
-        alike = [(len(said.words & one.words), one) for one in self._statements]
+        """Whether the clause most like it says the opposite."""
+        alike = [(len(said.words & one.words), one) for one in self._clauses]
         most = max((shared for shared, _ in alike), default=0)
         if most < SAME_SHARE * len(said.words):
             return False
@@ -141,7 +144,7 @@ class Evidence:
 
     def _also_holds(self, barred: _Said) -> bool:
         """Whether the source says as much in other, rightful words: then nothing can tell the two apart."""
-        return any(_says(one, barred) for one in self._statements)
+        return any(_says(one, barred) for one in self._clauses)
 
 
 def _says(said: _Said, other: _Said) -> bool:
@@ -150,14 +153,14 @@ def _says(said: _Said, other: _Said) -> bool:
 
 def _said(text: str) -> _Said:
     folded = _folded(text)
-    return _Said(frozenset(vocabulary(text, WORDS_MAX)), _numbers(folded), bool(_NEGATION.search(folded)))
+    return _Said(frozenset(vocabulary(text, WORDS_MAX)) - _SPEAKERS, _numbers(folded), bool(_NEGATION.search(folded)))
 
 
 def _statements(answer: str) -> Iterator[str]:
     """The sentences of an answer: fences, JSON around them, bullets, headings and control characters taken off."""
     text = _FENCE.sub("", answer[:ANSWER_CHARS_MAX])
     for line in "\n".join(_unwrapped(text)).split("\n"):
-        bare = "".join(one for one in line if one == "\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co"))
+        bare = "".join(one for one in line if one == "\t" or unicodedata.category(one)[0] != "C")
         yield from sentences(_MARK.sub("", bare.strip()).strip("*_ "))
 
 

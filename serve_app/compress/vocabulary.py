@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from serve_app.stores.terms import is_function_word, telling_runs, terms_of_each, words
@@ -36,7 +37,10 @@ _COMMON_WORDS: Final = frozenset(_COMMON.split())
 
 def vocabulary(text: str, words_max: int) -> dict[str, str]:
     """Each such word, as it is compared, with how it is first written. At most `words_max` are read of either kind."""
-    return dict([*_spaced(text, words_max), *_unspaced(text, words_max)][::-1])
+    found: dict[str, str] = {}
+    for word, spelt in chain(_spaced(text, words_max), _unspaced(text, words_max)):
+        found.setdefault(word, spelt)
+    return found
 
 
 def _spaced(text: str, words_max: int) -> Iterator[tuple[str, str]]:

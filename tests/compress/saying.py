@@ -26,7 +26,10 @@ def small_talk(count: int, first: int = 3) -> list[Turn]:
     things = ("boat", "kite", "lamp", "fence", "violin", "garden", "bridge", "poster", "kettle", "mitten")
     places = ("harbour", "market", "station", "museum", "valley", "corner", "cellar", "meadow")
     return said(
-        *(f"The {things[n % 10]} near the {places[n % 8]} looks rather {'very ' * (n // 80)}old." for n in range(count)),
+        *(
+            f"The {things[n % 10]} near the {places[n % 8]} looks rather {'very ' * (n // 80)}old."
+            for n in range(count)
+        ),
         first=first,
     )
 
