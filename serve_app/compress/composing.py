@@ -23,6 +23,7 @@ NO_TURN = -1
 
 _STOPPED = re.compile(r"[.!?。！？…][\"'”’」』）)]*$")
 _CJK_END = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]$")
+_ENDS = " .!?。！？…,;:，；："
 _LOOSE_END = " ,;:，；：、-–—"
 
 
@@ -71,6 +72,27 @@ def composed(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> C
         room -= max(excess, 1)
     cut = {line: tokenizer.truncate(text, target) for line, text in _lines(best_first[:1]).items()}
     return _composition(cut, best_first, tokenizer)
+
+
+def as_quoted(parts: Iterable[Part], quotes: Sequence[Part]) -> list[Part]:
+    """The parts, those that repeat a quote word for word as that quote: it says who said so, and when."""
+    texts: dict[Line, list[Part]] = {}
+    for quote in quotes:
+        texts.setdefault(quote.line, []).append(quote)
+    lines = [(_joined(sorted(of_line)).casefold(), of_line) for of_line in texts.values()]
+    return [found for part in parts for found in _repeated(part, lines) or [part]]
+
+
+def _repeated(part: Part, lines: Sequence[tuple[str, Sequence[Part]]]) -> list[Part]:
+    text = part.text.casefold().rstrip(_ENDS)
+    for line, quotes in lines:
+        if text in line:
+            return sorted(
+                quote
+                for quote in quotes
+                if quote.text.casefold().rstrip(_ENDS) in text or text in quote.text.casefold()
+            )
+    return []
 
 
 def new_to(given: Iterable[Part], parts: Iterable[Part]) -> list[Part]:

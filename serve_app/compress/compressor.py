@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.compress.composing import composed, new_to
+from serve_app.compress.composing import as_quoted, composed, new_to
 from serve_app.compress.drafting import DRAFTS_VERSION, Sentences
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
 from serve_app.compress.ledger import LEDGER_VERSION, read
@@ -64,6 +64,16 @@ class Compressor:
             [SEGMENTS_VERSION, EXTRACTIVE_VERSION, LEDGER_VERSION, *([DRAFTS_VERSION, *models] if models else [])]
         )
 
+    @property
+    def backend(self) -> str:
+        """What it is called in figures."""
+        models = [one.name for one in (self._coarse, self._fine) if one is not None]
+        return "+".join(dict.fromkeys(models)) or "extractive"
+
+    def afresh(self) -> Compressor:
+        """The same with nothing remembered."""
+        return Compressor(self._coarse, self._fine)
+
     def compress(
         self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
     ) -> Compressed:
@@ -88,7 +98,7 @@ class Compressor:
         binding, others = quotes(turns, reading)
         chunks = writing.chunks(turns, found, reading, [*binding, *others])
         drafts = writing.calibrated(chunks, writing.drafts(chunks))
-        said = new_to(binding, writing.parts(turns, writing.halved(drafts)))
+        said = new_to(binding, as_quoted(writing.parts(turns, writing.halved(drafts)), [*binding, *others]))
         made = composed([*binding, *said, *new_to(said, others)], target, tokenizer)
         return Compressed(
             text=made.text,

@@ -36,6 +36,9 @@ LOOP_WORDS_MIN, LOOP_SHARE = 12, 0.4
 """A sentence of so many words of which fewer are distinct goes round in circles."""
 
 _FENCE: Final = re.compile(r"^[ \t]*`{3,}.*$", re.MULTILINE)
+_LEAD: Final = re.compile(r"^\W{0,4}\d{4}-\d\d-\d\d [^:]{1,80}: ")
+"""Of a line of the source."""
+
 _MARK: Final = re.compile(
     r"^(?:[-*•·#>]+|\d{1,2}[.)、])\s+|^\**(?:summary|resumen|摘要|总结|要約)\**\s*[:：]\s*", re.IGNORECASE
 )
@@ -161,7 +164,7 @@ def _statements(answer: str) -> Iterator[str]:
     text = _FENCE.sub("", answer[:ANSWER_CHARS_MAX])
     for line in "\n".join(_unwrapped(text)).split("\n"):
         bare = "".join(one for one in line if one == "\t" or unicodedata.category(one)[0] != "C")
-        yield from sentences(_MARK.sub("", bare.strip()).strip("*_ "))
+        yield from sentences(_MARK.sub("", _LEAD.sub("", bare.strip())).strip("*_ "))
 
 
 def _unwrapped(text: str) -> Sequence[str]:

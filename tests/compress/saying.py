@@ -53,6 +53,10 @@ class Scripted:
     def window_tokens(self) -> int:
         return self._window_tokens
 
+    @property
+    def trouble(self) -> str | None:
+        return None
+
     def summarise(self, task: SummaryTask, deadline_s: float) -> str:
         self.tasks.append(task)
         return self._answer(task)
@@ -62,8 +66,9 @@ class Scripted:
 
 
 def heads(task: SummaryTask) -> str:
-    """Of each line the words after its speaker: what an honest model of few words would give."""
-    return "\n".join(line.partition(": ")[2] or line for line in task.text.split("\n"))
+    """Of each line what was said, in nearly the same words: what an honest model would give."""
+    said_there = (line.partition(": ")[2] or line for line in task.text.split("\n"))
+    return "\n".join(one.replace("rather ", "") for one in said_there)
 
 
 def failing(why: str) -> Callable[[SummaryTask], str]:

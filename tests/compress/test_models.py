@@ -43,6 +43,15 @@ def test_models_add_lines_of_their_own_beside_what_binds() -> None:
     assert Compressor(coarse, fine).version != Compressor().version != Compressor(coarse).version
 
 
+def test_what_a_model_repeats_is_quoted_from_who_said_it() -> None:
+    turns = [*talk(3), *said("I think the kettle sings. I like it.", first=9, speaker="Ada")]
+    echo = Scripted(lambda task: task.text.split("\n")[-1] + " The kite near the market looks old.")
+    made = Compressor(echo).compress(turns, 90, TOKENIZER)
+    assert "Ada: I think the kettle sings. I like it." in made.text
+    assert "summary: I think" not in made.text
+    assert "summary: The kite near the market looks old." in made.text
+
+
 def test_models_never_read_what_must_not_be_told() -> None:
     turns = [
         *said("My budget must not exceed 5000 euros.", "If I won the lottery I would buy 3 boats."),
