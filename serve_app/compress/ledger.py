@@ -24,6 +24,9 @@ ENTRIES_MAX = 200
 ENTRY_CHARS_MAX = 240
 """A longer run of clauses is more than one entry."""
 
+_LOOSE = " \t\n,;:，、；："
+"""Ends of clauses that mean nothing on their own."""
+
 _ENTRY: tuple[Verdict, ...] = ("active", "superseded")
 
 
@@ -91,4 +94,4 @@ def _entries(turns: Sequence[Turn], statements: Sequence[Statement]) -> tuple[Co
 def _entry(turns: Sequence[Turn], one: Statement) -> Constraint:
     turn = turns[one.turn]
     by = None if one.ended_by is None else turns[one.ended_by].seq
-    return Constraint(one.text, turn.id, turn.seq, "active" if by is None else "superseded", by)
+    return Constraint(one.text.strip(_LOOSE), turn.id, turn.seq, "active" if by is None else "superseded", by)

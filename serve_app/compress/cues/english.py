@@ -10,13 +10,15 @@ from serve_app.compress.cues.table import Cues
 _ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _AMOUNTS = {word: str(number) for number, word in enumerate(_ONES.split(), 1)}
+_AMOUNTS |= {"once": "1", "twice": "2", "thrice": "3", "daily": "1", "zero": "0"}
 _AMOUNTS |= {word: str(10 * number) for number, word in enumerate(_TENS.split(), 2)}
-_SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "grand": 1000, "dozen": 12}
+_SCALES = {"k": 1000, "hundred": 100, "thousand": 1000, "million": 1_000_000, "grand": 1000, "dozen": 12}
 _WORD_NUMBER = (
-    rf"(?:(?:a|an|half a) )?\b(?:{either(_ONES)}|{either(_TENS)}|hundred|thousand|dozen)"
-    rf"(?:[ -](?:and )?(?:{either(_ONES)}|{either(_TENS)}|hundred|thousand|grand|million|dozen)){{0,5}}\b"
+    rf"(?:\b(?:a|an|half a) (?=hundred|thousand|dozen))?\b(?:{either(_ONES)}|{either(_TENS)}|hundred|thousand|dozen)"
+    rf"(?:[ -](?:and )?(?:{either(_ONES)}|{either(_TENS)}|hundred|thousand|grand|million|dozen|a half)){{0,6}}\b"
 )
-_N = rf"(?:{NUMBER}|{_WORD_NUMBER})"
+_N = rf"(?:(?:{NUMBER})(?: ?(?:k|grand|thousand|million)\b)?|(?!one\b(?! (?:hundred|thousand))){_WORD_NUMBER})"
+_COUNTED = rf"(?:{NUMBER}|{_WORD_NUMBER})"
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
@@ -27,29 +29,282 @@ _ORDINAL = (
 )
 
 
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+
+
 def number(text: str) -> str:
-    """Digits for an amount in words or figures."""
+    """Digits for an amount in words or figures; a day and its month for a date."""
     text = text.strip().replace(",", "")
-    if re.fullmatch(r"\d+\.00?", text):
-        return text.partition(".")[0]
+    iso = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
+    if iso and 1 <= int(iso[2]) <= 12:
+        return f"{int(iso[3])} {_MONTHS[int(iso[2]) - 1]} {iso[1]}"
     if not re.search(r"[a-z]", text):
-        return text
-    total = part = 0
+        return text.removesuffix(".00").removesuffix(".0")
+    month = next((word[:3] for word in re.findall(r"[a-z]{3,}", text) if word[:3] in _MONTHS), "")
+    total = part = half = 0
     known = False
     for word in re.findall(r"[a-z]+|\d+(?:\.\d+)?", text):
         if word in _SCALES:
             known, scale = True, _SCALES[word]
             part = max(part, 1) * scale
             if scale >= 1000:
-                total, part = total + part, 0
-        elif word in _AMOUNTS:
-            known, part = True, part + int(_AMOUNTS[word])
-        elif word.isdigit():
-            known, part = True, part + int(word)
-    return str(total + part) if known else text
+                total, part, half = total + part + half * scale // 2, 0, 0
+        elif word in _AMOUNTS or word.isdigit():
+            known, part = True, part + int(_AMOUNTS.get(word, word))
+        elif word == "half":
+            half = 1
+    amount = f"{total + part}.5" if half else str(total + part)
+    return " ".join(filter(None, (amount, month))) if known else text
 
 
-_STOP = ["a", "an", "the", "and", "or", "but", "nor", "so", "yet", "if", "then", "than", "that", "this", "these", "those", "there", "here", "it", "its", "it's", "he", "she", "him", "her", "his", "hers", "they", "them", "their", "theirs", "we", "us", "our", "ours", "you", "your", "yours", "i", "me", "my", "mine", "myself", "i'm", "i've", "i'd", "i'll", "we're", "we've", "we'd", "we'll", "you're", "you've", "you'd", "you'll", "he's", "she's", "they're", "they've", "that's", "there's", "what's", "who's", "let's", "let", "is", "are", "am", "was", "were", "be", "been", "being", "isn't", "aren't", "wasn't", "weren't", "do", "does", "did", "done", "doing", "don't", "doesn't", "didn't", "have", "has", "had", "having", "haven't", "hasn't", "hadn't", "can", "could", "can't", "cannot", "couldn't", "will", "would", "won't", "wouldn't", "shall", "should", "shouldn't", "may", "might", "must", "mustn't", "need", "needs", "to", "of", "in", "on", "at", "by", "for", "with", "from", "into", "onto", "about", "as", "up", "down", "out", "off", "over", "under", "again", "further", "once", "too", "very", "just", "also", "even", "still", "only", "not", "no", "never", "ever", "always", "all", "any", "both", "each", "few", "more", "most", "other", "some", "such", "own", "same", "what", "which", "who", "whom", "whose", "when", "where", "why", "how", "now", "actually", "instead", "really", "please", "ok", "okay", "yes", "yeah", "yep", "sure", "thanks", "thank", "well", "oh", "hey", "hi", "like", "want", "make", "made", "get", "got", "go", "going", "gone", "come", "comes", "came", "take", "takes", "took", "put", "keep", "say", "said", "says", "tell", "told", "know", "think", "one", "thing", "way", "lot", "bit", "much", "many", "little", "because", "since", "while", "until", "till", "before", "after", "during", "between", "through", "against", "without", "within", "update", "updated", "noted", "understood", "got'it", "it'll", "it'd", "that'll", "right", "fine", "good", "great", "nice", "new", "old", "first", "last", "per", "etc"]
+_STOP = [
+    "a",
+    "an",
+    "the",
+    "and",
+    "or",
+    "but",
+    "nor",
+    "so",
+    "yet",
+    "if",
+    "then",
+    "than",
+    "that",
+    "this",
+    "these",
+    "those",
+    "there",
+    "here",
+    "it",
+    "its",
+    "it's",
+    "he",
+    "she",
+    "him",
+    "her",
+    "his",
+    "hers",
+    "they",
+    "them",
+    "their",
+    "theirs",
+    "we",
+    "us",
+    "our",
+    "ours",
+    "you",
+    "your",
+    "yours",
+    "i",
+    "me",
+    "my",
+    "mine",
+    "myself",
+    "i'm",
+    "i've",
+    "i'd",
+    "i'll",
+    "we're",
+    "we've",
+    "we'd",
+    "we'll",
+    "you're",
+    "you've",
+    "you'd",
+    "you'll",
+    "he's",
+    "she's",
+    "they're",
+    "they've",
+    "that's",
+    "there's",
+    "what's",
+    "who's",
+    "let's",
+    "let",
+    "is",
+    "are",
+    "am",
+    "was",
+    "were",
+    "be",
+    "been",
+    "being",
+    "isn't",
+    "aren't",
+    "wasn't",
+    "weren't",
+    "do",
+    "does",
+    "did",
+    "done",
+    "doing",
+    "don't",
+    "doesn't",
+    "didn't",
+    "have",
+    "has",
+    "had",
+    "having",
+    "haven't",
+    "hasn't",
+    "hadn't",
+    "can",
+    "could",
+    "can't",
+    "cannot",
+    "couldn't",
+    "will",
+    "would",
+    "won't",
+    "wouldn't",
+    "shall",
+    "should",
+    "shouldn't",
+    "may",
+    "might",
+    "must",
+    "mustn't",
+    "need",
+    "needs",
+    "to",
+    "of",
+    "in",
+    "on",
+    "at",
+    "by",
+    "for",
+    "with",
+    "from",
+    "into",
+    "onto",
+    "about",
+    "as",
+    "up",
+    "down",
+    "out",
+    "off",
+    "over",
+    "under",
+    "again",
+    "further",
+    "once",
+    "too",
+    "very",
+    "just",
+    "also",
+    "even",
+    "still",
+    "only",
+    "not",
+    "no",
+    "never",
+    "ever",
+    "always",
+    "all",
+    "any",
+    "both",
+    "each",
+    "few",
+    "more",
+    "most",
+    "other",
+    "some",
+    "such",
+    "own",
+    "same",
+    "what",
+    "which",
+    "who",
+    "whom",
+    "whose",
+    "when",
+    "where",
+    "why",
+    "how",
+    "now",
+    "actually",
+    "instead",
+    "really",
+    "please",
+    "ok",
+    "okay",
+    "yes",
+    "yeah",
+    "yep",
+    "sure",
+    "thanks",
+    "thank",
+    "well",
+    "oh",
+    "hey",
+    "hi",
+    "like",
+    "want",
+    "make",
+    "made",
+    "get",
+    "got",
+    "go",
+    "going",
+    "gone",
+    "come",
+    "comes",
+    "came",
+    "take",
+    "takes",
+    "took",
+    "put",
+    "keep",
+    "say",
+    "said",
+    "says",
+    "tell",
+    "told",
+    "know",
+    "think",
+    "one",
+    "thing",
+    "way",
+    "lot",
+    "bit",
+    "much",
+    "many",
+    "little",
+    "because",
+    "since",
+    "while",
+    "until",
+    "till",
+    "before",
+    "after",
+    "during",
+    "between",
+    "through",
+    "against",
+    "without",
+    "within",
+    "update",
+    "updated",
+    "noted",
+    "understood",
+    "got'it",
+    "it'll",
+    "it'd",
+    "that'll",
+    "right",
+    "fine",
+    "good",
+    "great",
+    "nice",
+    "new",
+    "old",
+    "first",
+    "last",
+    "per",
+    "etc",
+]
 
 _SAME = {
     "ceiling": "budget",
@@ -141,7 +396,7 @@ ENGLISH = Cues(
         r"|avoid|exclud|leave (?:it |them |that |him |her |me )?(?:out|off|alone)|keep (?:it |them |that )?(?:under|below|within|away|out|off|to|at|in|it|between|the|my)|steer clear|stay (?:away|off|on|under|below|within|at|in|with)|off[- ]limits"
         r"|out of the question|non[- ]?negotiable|deal[- ]?breaker|red line|forbid|forbidden|banned?\b|allowed|permitted|prohibited|required?|requires|requirement|mandatory|compulsory|essential|vital|crucial|critical|no exceptions|strict(?:ly)?|absolutely|under no circumstances|on no account|in no case|at all costs"
         r"|only|exclusively|solely|nobody|no one|at most|at least|no (?:more|less|fewer|later|earlier|sooner) than|up to|max(?:imum|ed)?\b|min(?:imum)?\b|(?:under|over|below|above|within|between|beyond|around|about|roughly|exactly) (?:[£$€] ?)?(?:\d|a (?:hundred|thousand)|one|two|three|four|five|six|seven|eight|nine|ten|twenty|thirty|forty|fifty)"
-        r"|cap\b|capped|ceiling|limit(?:ed|s)?\b|budget|threshold|exceed|deadline|due (?:on|by|date|in)|the latest|until|till\b|by (?:the|noon|midnight|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|may|june|july|august|september|october|november|december|tomorrow|tonight|end|\d)"
+        r"|cap\b|capped|ceiling|limit(?:ed|s)?\b|budget|threshold|exceed|deadline|due (?:on|by|date|in)|the latest|until|till\b|by (?:the (?:end|time|weekend|morning|evening|latest|first|middle|start|\d)|noon|midnight|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|may|june|july|august|september|october|november|december|tomorrow|tonight|end|\d)"
         r"|(?:earlier|later|sooner|less|more|fewer|smaller|bigger|larger|narrower|wider|taller|shorter|heavier|lighter|cheaper|older|younger|longer|slower|faster) than|or (?:less|under|fewer|more|below|above|earlier|later|nothing|i )|tops\b|fixed|final\b|pinned|set in stone|stick (?:to|with)|stays?\b|locked|make sure|ensure|be sure|as long as|so long as|provided|unless|or else|rules?\b|always|every (?:single )?time|any ?more|not even|zero\b|refus|reject|declin|don't want|not interested|not willing|want (?:it|them|everything|no|nothing)\b|whatever (?:happens|you do)|guarantee|promis|insist|wants? (?:me|us|her|him|it)|would rather|'d rather|counts on|depends on|can only|may only|is where|straight to)"
     ),
     implicit=re.compile(
@@ -185,7 +440,7 @@ ENGLISH = Cues(
     ),
     own=re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|we'd|we'll|us|our|ours)\b"),
     question=re.compile(
-        r"\?[\"')]*$|^(?:so |and |but |btw |ok |hey |oh |also )?(?:what|what's|whats|who|who's|where|where's|when|when's|why|how|how's|hows|which|is|are|do|does|did|can you explain|any idea|anyone know)\b(?! (?:i|we) (?:mean|need|want|do mind|can't|ever))"
+        r"\?[\"')]*$|^(?:so |and |but |btw |ok |hey |oh |also )?(?:what|what's|whats|who|who's|where|where's|when|when's|why|how|how's|hows|is|are|do|does|did|can you explain|any idea|anyone know)\b(?! (?:i|we) (?:mean|need|want|do mind|can't|ever))"
     ),
     small_talk=re.compile(
         r"^(?:hi|hello|hey|thanks?|thank you|ok(?:ay)?|sure|great|good (?:morning|evening|night|luck|stuff)|bye|see you|you're welcome|wow|cool|nice|ha(?:ha)*|lol|ugh|phew|yes|no problem|sounds (?:good|great)|of course|perfect|lovely|brilliant|cheers)\b[^a-z]*(?:[a-z']+[^a-z]*){0,3}$|good to be back|weather|raining|sunny|traffic was|on the bus|\bgosh\b|\bomg\b|honestly the|guess what|fun fact|you won't believe"
@@ -194,10 +449,13 @@ ENGLISH = Cues(
         r"\b(?:yesterday|last (?:night|week|year|month|summer|time)|(?:years|months|weeks|days|ages) ago|this morning|once|used to|back (?:then|when|in)|(?:i|we|he|she|they|it|someone|somebody|my \w+) (?:just |once |nearly |almost |actually )?(?:went|saw|had|was|were|found|lost|dropped|spent|tried|watched|read|heard|met|forgot|ate|bought|counted|asked|got|took|made|told|left|ran|fell|woke|slept|sat|stood|walked|drove|missed|burnt|burned|spilled|broke))\b"
     ),
     change=re.compile(
-        r"\b(?:now|instead|actually|chang(?:e|ed|es|ing)|new (?:plan|date|time|budget|limit|number|prescription|address|price|deadline|one)|moved?(?: it| that| up| back| forward)?|brought forward|pushed|postponed|rescheduled|shift(?:ed)?|make (?:it|that|the)|let's (?:call|say|make|go|do)|rais(?:e|ed)|upped|up (?:it|to)|increas(?:e|ed)|stretch|go(?:es|ing)? (?:up |down |back )?(?:to|with|for)|back to|down to|drop(?:s|ped)? to|lower(?:ed)?|cut|reduc(?:e|ed)|switch(?:ed|ing)?|swap(?:ped)?|replac(?:e|ed|es)|rather than|no longer|any ?more|updat(?:e|ed)|correction|scratch|second thoughts?|turns? out|(?:i|was) wrong|misspoke|i meant|i mean\b|scrap|revis(?:e|ed)|final(?:ly)?|in the end|after all|better make|we're .{1,20} now|can go|has become|become|works out|starting (?:from|with)|from (?:january|february|march|april|may|june|july|august|september|october|november|december|now|next)|void|trust|overr[ua]n|delayed|extended?|extra|bumped?|one (?:more|less|fewer)|only \w+ (?:left|of us)|dropped out|cancell?ed|joining|correct(?:ed)?|amend(?:ed)?|adjust(?:ed)?|that's all|settled|decided|sorry|wait|hang on|emailed|called|rang|wrote|letter|found out|checked|told me|have been told|nope|not .{1,15} (?:but|as)|rethink|rethought|reconsider|ended up|realis|realiz|will be|'ll be|is fine|are fine|is ok|it's|he's coming|she's coming)\b|\bso\b.{0,30}\bfine\b|!!"
+        r"\b(?:now|instead|actually|chang(?:e|ed|es|ing)|new (?:plan|date|time|budget|limit|number|prescription|address|price|deadline|one)|moved?(?: it| that| up| back| forward)?|brought forward|pushed|postponed|rescheduled|shift(?:ed)?|make (?:it|that|the)|let's (?:call|say|make|go|do)|rais(?:e|ed)|upped|up (?:it|to)|increas(?:e|ed)|stretch|go(?:es|ing)? (?:up |down |back )?(?:to|with|for)|back to|down to|drop(?:s|ped)? to|lower(?:ed)?|cut|reduc(?:e|ed)|switch(?:ed|ing)?|swap(?:ped)?|replac(?:e|ed|es)|rather than|no longer|any ?more|updat(?:e|ed)|correction|scratch|second thoughts?|turns? out|(?:i|was) wrong|misspoke|i meant|i mean\b|scrap|revis(?:e|ed)|in the end|after all|better make|we're .{1,20} now|can go|has become|become|works out|starting (?:from|with)|from (?:january|february|march|april|may|june|july|august|september|october|november|december|now|next)|void|trust|overr[ua]n|delayed|extended?|extra|bumped?|one (?:more|less|fewer)|only \w+ (?:left|of us)|dropped out|cancell?ed|joining|correct(?:ed)?|amend(?:ed)?|adjust(?:ed)?|that's all|settled|decided|agreed|agree on|misremember\w*|my mistake|sorry|wait|hang on|emailed|called|rang|wrote|letter|found out|checked|told me|have been told|nope|not .{1,15} (?:but|as)|rethink|rethought|reconsider|ended up|realis|realiz|will be|'ll be|is fine|are fine|is ok|thinking about it|having thought)\b|\bso\b.{0,30}\bfine\b|!!"
+    ),
+    replacement=re.compile(
+        r"\b(?:instead|make (?:it|that)|actually|changed (?:my|our|her|his|their) minds?|rather than|no longer|scratch that|correction|switch(?:ed)? (?:it |that |this )?to|let's (?:go with|make it|call it|do)|on second thoughts?|second thought|thinking about it|having thought|replac(?:e|ed) (?:it |that |this )?(?:with|by)|swap(?:ped)? (?:it |that |this )?(?:to|for|with)|moved? (?:it |that |this )?(?:to|up|back|forward)|brought forward|pushed|postponed|rescheduled|change (?:it|that|this|the .{1,20}) to|i was wrong|i misspoke|i meant|turns out|final (?:word|answer|decision)|new plan|change of plan|go back to|back to|trust|nope|the .{1,30} is now|(?:is|are|'s|'re|it) now|(?:up|raise[d]?|stretch|increase[d]?|lower(?:ed)?|reduce[d]?|drop(?:ped)?|cut) (?:it |that |this )?to|we agreed|we settled)\b"
     ),
     withdrawal=re.compile(
-        r"\bforget (?:that|it|about|what|the|my|all|everything)|never ?mind|\bdrop (?:that|the|it|this|my|all)|\bscrap\b|\bscratch (?:that|the)|\bignore (?:that|what|my|the)|disregard|no longer (?:need|matter|appl|necessary|a problem|an issue|relevant|want|require|have to|important|true|valid)|(?:doesn't|don't|does not|not) (?:matter|apply|need|count)(?: [a-z]+){0,3} any ?more|doesn't matter|not needed|isn't needed|aren't needed|won't (?:need|be needing|be needed)|don't need .{1,30}(?:any ?more|after all|now)|needn't|\blifted|withdraw|off the table|\bvoid\b|take (?:that|it) back|taking (?:that|it) back|(?:is|are|'s|'re) (?:fine|ok|okay|allowed|good|all right|alright|back)(?: again| after all| now| too|,? (?:so|as) long|\b)|any [a-z]+ will do|don't bother|you can (?:relax|forget|drop|ignore|skip|include|use|add|lift)|no need (?:for|to)|skip (?:that|the)|isn't coming|not coming after all|grew out of|grown out|cleared (?:me|him|her|us)|all[- ]clear|again now|(?:can|may) (?:eat|have|drink|use|go|do) .{1,30} again|not (?:an issue|a problem|necessary|important) (?:any ?more|now)|called off|cancel (?:that|the|my)|it's off\b|that's off|let it go|leave (?:that|it) out after all|undo|revert|lost interest|changed my mind|over it|old news|that rule|the ban|don't worry about|he says he doesn't mind|she doesn't mind|we don't mind|i don't mind any"
+        r"\bforget (?:that|it|about|what|the|my|all|everything)|never ?mind|\bdrop (?:that|the|it|this|my|all)|\bscrap(?:ped)?\b|\bscratch (?:that|the)|\bignore (?:that|what|my|the)|disregard|no longer (?:need|matter|appl|necessary|a problem|an issue|relevant|want|require|have to|important|true|valid)|(?:doesn't|don't|does not|not) (?:matter|apply|need|count)(?: [a-z]+){0,3} any ?more|doesn't matter|not needed|isn't needed|aren't needed|won't (?:need|be needing|be needed)|don't need .{1,30}(?:any ?more|after all|now)|needn't|\blifted|withdraw|off the table|\bvoid\b|take (?:that|it) back|taking (?:that|it) back|(?:is|are|'s|'re) (?:fine|ok|okay|allowed|good|all right|alright|back)(?: again| after all| now| too|,? (?:so|as) long|\b)|any [a-z]+ (?:will do|goes|is fine|works|is ok)|don't bother|you can (?:relax|forget|drop|ignore|skip|include|use|add|lift)|no need (?:for|to)|skip (?:that|the)|isn't coming|not coming after all|grew out of|grown out|cleared (?:me|him|her|us)|all[- ]clear|again now|(?:can|may) (?:eat|have|drink|use|go|do) .{1,30} again|not (?:an issue|a problem|necessary|important) (?:any ?more|now)|called off|cancel (?:that|the|my)|it's off\b|that's off|let it go|leave (?:that|it) out after all|undo|revert|lost interest|changed my mind|over it|old news|that rule|the ban|don't worry about|he says he doesn't mind|she doesn't mind|we don't mind|i don't mind any"
     ),
     acknowledged=re.compile(
         r"\b(?:noted|got it|understood|gotcha|i'll (?:keep|remember|make|note|use|put|set|leave|avoid|look|plan|add|bear|stick|skip|stop|ring|cap|exclude|include|aim|remind|flag|treat)|i've (?:noted|added|set|put|saved|moved|updated|booked|made|switched|marked)|saved|will do|right,|ok(?:ay)?[,.]|it is\b|then\.|only\.|confirmed|added|recorded|thank you for telling|good to know|on the list|excluded?|excluding|out\.$|duly|as (?:base|start)|max|by (?:january|february|march|april|may|june|july|august|september|october|november|december)|no [a-z]+)"
@@ -217,17 +475,32 @@ ENGLISH = Cues(
     ),
     values=values(
         _N,
+        counted=_COUNTED,
         month=_MONTH,
         weekday=_WEEKDAY,
         ordinal=_ORDINAL,
-        money=r"quid|pounds?|euros?|dollars?|bucks?|cents?|pence|usd|eur|gbp|chf|aud|cad|grand|francs?|yen|rupees?|pesos?",
+        money=r"quid|pounds?|euros?|dollars?|bucks?|cents?|pence|usd|eur|gbp|chf|aud|cad|francs?|yen|rupees?|pesos?",
         clock=r"a\.?m\b\.?|p\.?m\b\.?|o'clock",
-        clock_words=r"noon|midnight|half past \w+|quarter (?:past|to) \w+|half \w+",
+        clock_words=r"noon|midnight|half past \w+|quarter (?:past|to) \w+|half (?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)",
         before_clock=r"at|before|after|until|till|by|from|past|around",
         duration=r"seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|yrs?|nights?|sprints?|fortnights?",
         often=r"once|twice|thrice|two times|three times|daily|weekly|monthly|fortnightly|every other day|hourly|yearly",
-        relative_day=r"tomorrow|tonight|today|next (?:week|month|year)|end of (?:the )?(?:month|week|year)|easter|christmas(?: eve)?|new year's(?: eve)?|thanksgiving",
-        not_counted=r"thing|things|of|more|day|bit|lot|way|by|time|to|in|on|at|and|or|the|for|is|it|from|per|last|other|side|each|after|before|a|an|with|as|but|if|so|that|this|who|hand|sec|moment|person|point|until|then|now",
+        relative_day=r"this (?:week|month|year)|tomorrow|tonight|today|next (?:week|month|year)|end of (?:the )?(?:month|week|year)|easter|christmas(?: eve)?|new year's(?: eve)?|thanksgiving",
+        not_counted=r"off|single|every|too|else|only|here|there|hundred|thousand|thing|things|of|more|day|bit|lot|way|by|time|to|in|on|at|and|or|the|for|is|it|from|per|last|other|side|each|after|before|a|an|with|as|but|if|so|that|this|who|hand|sec|moment|person|point|until|then|now",
+        choices={
+            "colour": "red blue green yellow black white grey gray brown pink purple orange beige navy teal turquoise cream "
+            "silver gold burgundy khaki ivory charcoal maroon lilac",
+            "channel": "email e-mail mail post letter text sms phone whatsapp telegram slack courier fax voicemail",
+            "format": "csv json xml yaml toml parquet pdf docx word excel xlsx markdown html jpeg png svg mp4 epub latex",
+            "remedy": "refund money_back replacement exchange repair voucher store_credit new_one",
+            "seat": "aisle window",
+            "transport": "train plane bus coach car bike taxi ferry flight tram subway tube drive",
+            "payment": "cash card paypal invoice transfer cheque debit",
+            "language": "english spanish french german italian portuguese chinese japanese dutch welsh polish russian",
+            "software": "postgres postgresql mysql sqlite mongodb redis python javascript typescript java rust golang kotlin "
+            "react vue angular svelte django flask fastapi docker kubernetes kafka rabbitmq aws gcp azure",
+            "board": "hotel hostel apartment airbnb campsite cottage guesthouse villa",
+        },
     ),
     units={
         "£": "gbp",

@@ -79,6 +79,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
 
     change: re.Pattern[str] = NOTHING
     """A value takes the place of another: now, instead, moved to, make it, actually, after all."""
+    replacement: re.Pattern[str] = NOTHING
+    """The same, and hardly anything else: instead, make it, scratch that, changed my mind."""
     withdrawal: re.Pattern[str] = NOTHING
     """What was said no longer binds: forget that, never mind, is fine after all, no longer needed."""
     acknowledged: re.Pattern[str] = NOTHING
