@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from serve_app.compress.statements import Clause, Value
 from serve_app.compress.verdicts import Judged
+from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
 FITS_FROM = 3.0
@@ -53,6 +54,9 @@ LIKENESS_WITHDRAWN_MIN = 0.4
 
 LIKENESS_UNHEARD_MIN = 0.7
 """For what the assistant does not take down, and for what a tool says."""
+
+WORDS_UNCHANGED_MIN = 2
+"""Words that a clause shares with one that it replaces without sounding like a change."""
 
 LIVE_WORTH_MIN = 1.0
 """Of less worth nothing replaces anything or is replaced, unless the assistant takes it down."""
@@ -167,11 +171,13 @@ class _Scene:
     def sentence_of(self, old: int) -> Iterator[int]:
         """The clause and what of its sentence says nothing without it."""
         ended = self._clauses[old]
+        kinds = {value.kind for value in ended.values}
         for number in self._sentences[ended.sentence]:
             clause = self._clauses[number]
             stands = clause.values or {"implicit", "literal"} & clause.signals or len(clause.words) > 3
+            exact = any(value.kind in EXACT and value.kind not in kinds for value in clause.values)
             if number == old or not (
-                stands and {"binds", "implicit", "literal", "directive", "refusal"} & clause.signals
+                exact or (stands and {"binds", "implicit", "literal", "directive", "refusal"} & clause.signals)
             ):
                 yield number
 
@@ -204,6 +210,8 @@ class _Scene:
         if not self.taken(before):
             change += OLD_UNHEARD_FIT
         if not (self.taken(new) and self._turns[new.turn].role == "user") and likeness < LIKENESS_UNHEARD_MIN:
+            return 0.0
+        if change <= 0 and len(new.words & before.words) < WORDS_UNCHANGED_MIN:
             return 0.0
         if kind < KIND_FIT and likeness < LIKENESS_WITHDRAWN_MIN and "replacement" not in new.signals:
             return 0.0
