@@ -119,7 +119,9 @@ class _People:
             return False
         reported = "reports" in run[0].signals and any({"change", "binds"} & clause.signals for clause in run)
         later = [clause for clause in run[1:] if "third_person" not in clause.signals]
-        if reported or any({"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later):
+        if reported or any(
+            {"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later
+        ):
             self._part |= named
             return True
         return False

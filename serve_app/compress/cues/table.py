@@ -81,6 +81,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """A value takes the place of another: now, instead, moved to, make it, actually, after all."""
     replacement: re.Pattern[str] = NOTHING
     """The same, and hardly anything else: instead, make it, scratch that, changed my mind."""
+    negative: re.Pattern[str] = NOTHING
+    """Denies, excludes or ends: against an earlier word on the same matter it takes that back, and the other way."""
     withdrawal: re.Pattern[str] = NOTHING
     """What was said no longer binds: forget that, never mind, is fine after all, no longer needed."""
     acknowledged: re.Pattern[str] = NOTHING
