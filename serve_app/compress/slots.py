@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from serve_app.compress.statements import Clause, Value
 from serve_app.compress.verdicts import Judged
+from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
 FITS = {
@@ -68,6 +69,9 @@ SIZES_FAR = 12.0
 
 FLIP_WEIGHT_MIN = 0.6
 OWN_MAX, NEAR_MAX, FAR_MAX, WORTH_MAX = 2.5, 2.0, 2.0, 6.0
+
+WORDS_UNCHANGED_MIN = 2
+"""Words that a clause shares with one that it replaces without sounding like a change."""
 
 LIVE_WORTH_MIN = 1.0
 """Of less worth nothing is replaced, unless the assistant takes it down."""
@@ -186,11 +190,13 @@ class _Scene:
     def sentence_of(self, old: int) -> Iterator[int]:
         """The clause and what of its sentence says nothing without it."""
         ended = self._clauses[old]
+        kinds = {value.kind for value in ended.values}
         for number in self._sentences[ended.sentence]:
             clause = self._clauses[number]
             stands = clause.values or {"implicit", "literal"} & clause.signals or len(clause.words) > 3
+            exact = any(value.kind in EXACT and value.kind not in kinds for value in clause.values)
             if number == old or not (
-                stands and {"binds", "implicit", "literal", "directive", "refusal"} & clause.signals
+                exact or (stands and {"binds", "implicit", "literal", "directive", "refusal"} & clause.signals)
             ):
                 yield number
 
