@@ -81,11 +81,29 @@ CANDIDATES_MAX = 400
 
 _LIKE = {
     frozenset(pair)
-    for pair in (("money", "number"), ("count", "number"), ("time", "number"), ("often", "count"), ("often", "number"))
+    for pair in (
+        ("money", "number"),
+        ("count", "number"),
+        ("size", "number"),
+        ("duration", "number"),
+        ("percent", "number"),
+        ("time", "number"),
+        ("often", "count"),
+        ("often", "number"),
+    )
 }
 
 _CHANGES = {"change", "replacement", "withdrawal"}
-_SIGNS_OF_CHANGE = {"change", "replacement", "change_near", "replacement_near", "told", "withdrawal", "changed", "flips"}
+_SIGNS_OF_CHANGE = {
+    "change",
+    "replacement",
+    "change_near",
+    "replacement_near",
+    "told",
+    "withdrawal",
+    "changed",
+    "flips",
+}
 
 
 class Topic(NamedTuple):
@@ -137,6 +155,7 @@ class _Scene:
             self._turn_amounts.setdefault(clause.turn, set()).update(value.amount for value in clause.values)
         counts = Counter(word for clause in clauses for word in clause.words)
         self._rarity = {word: 1.5 / (1 + math.log2((1 + count) / 2)) for word, count in counts.items()}
+        self._values = [self._as_heard(clause) for clause in clauses]
         self._taken_turns = sorted(
             {clause.turn for clause in clauses if turns[clause.turn].role == "user" and self.taken(clause)}
         )
@@ -149,6 +168,12 @@ class _Scene:
         if self._told_before(clause, {value.amount for value in clause.values}):
             near |= self._turn_words[clause.turn - 1]
         return Topic(clause.words, frozenset(near))
+
+    def _as_heard(self, clause: Clause) -> tuple[Value, ...]:
+        """Its values, and what the assistant takes a bare number for: `380` of `380 grams, noted`."""
+        bare = {value.amount for value in clause.values if value.kind == "number"}
+        told = (value for value in self._judged.heard[clause.turn].values if value.kind != "number")
+        return clause.values + tuple(value for value in told if value.amount in bare)
 
     def counts(self, number: int) -> bool:
         """Whether a clause may be replaced."""
@@ -225,14 +250,14 @@ class _Scene:
     def signs(self, number: int, old: int, earlier: Sequence[int]) -> dict[str, float]:
         """What speaks for and against that a clause ends an earlier one; none where they have nothing in common."""
         new, before = self._clauses[number], self._clauses[old]
-        values = _match(new.values, before.values)
+        values = _match(self._values[number], self._values[old])
         words = self._shared(number, old)
         signs = values | words | self._change(new) | self._odds(number, old)
         if self._flips(number, old):
             signs["flips"] = 1.0
         matches = "kind" in values or "like_kind" in values
         if matches:
-            alone = sum("kind" in _match(new.values, self._clauses[one].values) for one in earlier) == 1
+            alone = sum("kind" in _match(self._values[number], self._values[one]) for one in earlier) == 1
             signs["alone"] = float(alone and "kind" in values)
         else:
             signs["no_value"] = 1.0
@@ -242,6 +267,12 @@ class _Scene:
         elif matches:
             signs["subject"] = 1.0
         changes = _SIGNS_OF_CHANGE & {sign for sign, weight in signs.items() if weight}
+        if (
+            {"withdrawal", "withdrawal_near"} & signs.keys()
+            and signs["recent"]
+            and self._judged.heard[new.turn].changed
+        ):
+            signs["points"] = 1.0
         if not changes:
             signs["quiet"] = 1.0
         elif "own" in words and not matches:
@@ -278,7 +309,7 @@ class _Scene:
             "repeated": float(bool(amounts & heard.amounts)),
         }
         if "withdrawal" in new.signals:
-            signs |= {"withdrawal": 1.0, "points": float(heard.changed)}
+            signs["withdrawal"] = 1.0
         elif "withdrawal" in turn:
             signs["withdrawal_near"] = 1.0
         return {sign: weight for sign, weight in signs.items() if weight and sign not in ("", "_near")}

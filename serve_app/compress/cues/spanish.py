@@ -103,11 +103,8 @@ _KIN = either(
     "novio novia casero inquilino conocido conocida jefe jefa peluquero peluquera gente alguien tipo señor señora chico "
     "chica pareja madre_de padre_de"
 )
-_CLOSE = either(
-    "marido mujer esposo esposa pareja hijo hija hijos hijas niño niña niños niñas bebé peque peques familia"
-)
 _OTHERS = (
-    rf"(?:(?:mi|mis|nuestro|nuestra|nuestros|nuestras|su|sus|el|la|los|las|un|una|unos|unas|ese|esa|otro|otra) "
+    rf"(?:(?:mi|mis|nuestro|nuestra|nuestros|nuestras|su|sus|el|la|los|las|un|una|unos|unas|ese|esa|otro|otra) (?:(?:hijo|hija|marido|mujer|novio|novia) de (?:la|el|mi|un|una) )?"
     rf"(?:[^\W\d_]+ ){{0,2}}?(?:{_KIN})|(?:tía|tío|prima|primo) [^\W\d_]+|\b(?:alguien|la gente))"
 )
 _SAYS_OF_OTHERS = (
@@ -156,7 +153,7 @@ SPANISH = Cues(
     unreal=re.compile(
         r"^(?:pero |y |vamos |claro )?(?:no es el caso|no lo soy|no lo es|no la tenemos|no lo tenemos|no tenemos|no tengo|es broma|era broma|bromeo|ni de broma|pero no\b|no va a pasar|jaja|ja\b|que no\b|ya ves|obviamente no)"
     ),
-    third_person=re.compile(rf"\b(?P<who>{_OTHERS}|(?:mi|nuestro|nuestra|mis) (?:{_CLOSE})){_SAYS_OF_OTHERS}"),
+    third_person=re.compile(rf"\b(?P<who>{_OTHERS}){_SAYS_OF_OTHERS}"),
     absent=re.compile(
         r"(?:él |ella |ellos |ellas )?no (?:viene|vienen|vendrá|vendrán|va a venir|estará|estarán|come con|cena con|viaja|está invitad|participa|cuenta)|se queda[n]? en (?:casa|su)|está (?:fuera|de viaje|trabajando)|vive[n]? en|allá (?:él|ella|ellos)|cosas? suya|es cosa suya|él sabrá|ella sabrá|sus cosas|cada (?:uno|cual|loco)|pobre\b|bien por|me alegro por|mejor para|no (?:nos|me) afecta|no tiene nada que ver|por cierto|dicho sea de paso|que conste|para (?:él|ella|ellos) (?:está )?bien|historia larga|ya (?:él|ella)"
     ),
@@ -185,13 +182,13 @@ SPANISH = Cues(
         r"\b(?:no|ni|nunca|jamás|nada|nadie|sin|ning[uú]n\w*|tampoco|ya no|fuera|quita\w*|evit\w+|exclu\w+|elimina\w*|cancel\w+|anul\w+|olvid\w+|prohib\w+|descart\w+|odio|detesto|en vez de|en lugar de)\b"
     ),
     withdrawal=re.compile(
-        r"\bolvida(?:d|te)?\b|\bolvídate|olvídalo|déjalo|da igual|no importa (?:ya|lo)|ya no (?:hace falta|importa|es necesario|necesit\w+|quier\w+|hay problema|aplica|cuenta)|no hace falta (?:ya|que)|cancela (?:eso|lo|la|el)|quita (?:eso|lo|la|el)|ignora (?:eso|lo)|retiro (?:eso|lo)|anula\w*|sin efecto|(?:ya )?(?:puede|puedo|podemos|pueden) (?:comer|tomar|volver|usar|beber) .{0,20}|(?:está|están) bien (?:ahora|al final|también)|me vale cualquier|cualquier .{1,20} (?:vale|sirve|va bien)|no te preocupes por|ya está resuelto|levant\w+|lo que dije|lo de .{1,30} (?:ya no|olvíd|fuera|nada)|nada de lo que dije|dejémoslo|ya no viene|se suspende|suspendid\w+|al final no\b|me da (?:ya )?igual|cambié de (?:idea|opinión)"
+        r"\bolvida(?:d|te)?\b|pues nada|a la historia|(?:eso|esa|ese|lo) (?:fuera|no va|ya no)|fuera (?:eso|lo|la|el)|lo de[^\W\d_]* .{1,30} me da igual|se acabó|\bolvídate|olvídalo|déjalo|da igual|no importa (?:ya|lo)|ya no (?:hace falta|importa|es necesario|necesit\w+|quier\w+|hay problema|aplica|cuenta)|no hace falta (?:ya|que)|cancela (?:eso|lo|la|el)|quita (?:eso|lo|la|el)|ignora (?:eso|lo)|retiro (?:eso|lo)|anula\w*|sin efecto|(?:ya )?(?:puede|puedo|podemos|pueden) (?:comer|tomar|volver|usar|beber) .{0,20}|(?:está|están) bien (?:ahora|al final|también)|me vale cualquier|cualquier .{1,20} (?:vale|sirve|va bien)|no te preocupes por|ya está resuelto|levant\w+|lo que dije|lo de .{1,30} (?:ya no|olvíd|fuera|nada)|nada de lo que dije|dejémoslo|ya no viene|se suspende|suspendid\w+|al final no\b|me da (?:ya )?igual|cambié de (?:idea|opinión)"
     ),
     acknowledged=re.compile(
         r"\b(?:anotado|apuntado|entendido|hecho|de acuerdo|vale[,.]|perfecto[,.]|claro[,.]|guardado|registrado|lo (?:tendré|tengo|apunto|anoto|añado|pongo|dejo|evito|cambio|guardo)|tomo nota|queda (?:anotado|apuntado)|añadido|excluid[oa]s?|sin [^\W\d_]+\.|máximo|como (?:base|tope)|nada de|solo|sólo|confirmado|reservado|tenido en cuenta|gracias por (?:avisar|decirme|contarme))"
     ),
     changed=re.compile(
-        r"\b(?:actualizad\w+|actualizo|cambi(?:o|ad\w+)|pas(?:o|amos|ado) a|movid\w+|muevo|subid\w+|subo|bajad\w+|bajo a|ahora\b|en su lugar|correg\w+|corrijo|quitad\w+|quito|eliminad\w+|elimino|retirad\w+|retiro|tachad\w+|borrad\w+|anulad\w+|cancelad\w+|reprogramad\w+|adelantad\w+|aplazad\w+|ampliad\w+|nuevo (?:límite|presupuesto|total|tope)|nueva (?:fecha|hora)|ya no|entonces\.?$|sin problema|permitid\w+|libre)\b"
+        r"\b(?:actualizad\w+|actualizo|cambi(?:o|ad\w+)|pas(?:o|amos|ado) a|movid\w+|muevo|subid\w+|subo|bajad\w+|bajo a|ahora\b|en su lugar|correg\w+|corrijo|quitad\w+|quito|fuera\b|levantad\w+|eliminad\w+|elimino|retirad\w+|retiro|tachad\w+|borrad\w+|anulad\w+|cancelad\w+|reprogramad\w+|adelantad\w+|aplazad\w+|ampliad\w+|nuevo (?:límite|presupuesto|total|tope)|nueva (?:fecha|hora)|ya no|entonces\.?$|sin problema|permitid\w+|libre)\b"
     ),
     confirm_request=re.compile(
         r"\b(?:(?:solo )?para confirmar|confirmo|confirmas|me confirmas|entonces|así que|dijiste|dijo que|me dijiste|querías|¿?correcto\?|¿?verdad\?|¿?cierto\?|¿?no\?|¿?vale\?|es así\?|te parece|si he entendido|resumiendo|recapitul\w+|reservo|pongo|dejo|apunto|quieres que|¿lo)"
