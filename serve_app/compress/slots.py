@@ -290,14 +290,15 @@ class _Scene:
         near = ((new.near & before.own) | (new.own & before.near)) - own
         far = (new.near & before.near) - own - near
         shared = (("own", own, OWN_MAX), ("near", near, NEAR_MAX), ("far", far, FAR_MAX))
-        return {sign: min(most, self._weight(words)) for sign, words, most in shared if words}
+        return {sign: min(most, self._weight(_whole(words))) for sign, words, most in shared if words}
 
     def _flips(self, number: int, old: int) -> bool:
         """Whether one says no to what the other says yes to."""
         new, before = self._clauses[number], self._clauses[old]
         if self._denies(number) == self._denies(old):
             return False
-        return self._weight(new.words & before.words) >= FLIP_WEIGHT_MIN
+        shared = frozenset(word for word in new.words & before.words if len(word) > 1)
+        return self._weight(shared) >= FLIP_WEIGHT_MIN
 
     def _denies(self, number: int) -> bool:
         sentence = self._sentences[self._clauses[number].sentence]
@@ -317,6 +318,12 @@ class _Scene:
 
     def _weight(self, words: frozenset[str]) -> float:
         return sum(self._rarity.get(word, 0.5) for word in sorted(words))
+
+
+def _whole(words: frozenset[str]) -> frozenset[str]:
+    """Without the characters that stand in longer ones of them."""
+    longer = "".join(word for word in words if len(word) > 1)
+    return frozenset(word for word in words if len(word) > 1 or word not in longer)
 
 
 def _match(new: Sequence[Value], old: Sequence[Value]) -> dict[str, float]:
