@@ -220,6 +220,8 @@ class _Scene:
 
     def _fits(self, number: int, old: int, earlier: Sequence[int]) -> float:
         signs = self.signs(number, old, earlier)
+        if signs.get("stranger") and not (signs["recent"] and "replacement" in signs and "changed" in signs):
+            return 0.0
         return round(sum(FITS.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
 
     def signs(self, number: int, old: int, earlier: Sequence[int]) -> dict[str, float]:
