@@ -70,8 +70,8 @@ SIZES_FAR = 12.0
 FLIP_WEIGHT_MIN = 0.6
 OWN_MAX, NEAR_MAX, FAR_MAX, WORTH_MAX = 2.5, 2.0, 2.0, 6.0
 
-WORDS_UNCHANGED_MIN = 2
-"""Words that a clause shares with one that it replaces without sounding like a change."""
+QUIET_OWN_MIN = 1.5
+"""Weight of the words that a clause shares with one that it replaces without sounding like a change."""
 
 LIVE_WORTH_MIN = 1.0
 """Of less worth nothing is replaced, unless the assistant takes it down."""
@@ -84,6 +84,7 @@ _LIKE = {
     for pair in (("money", "number"), ("count", "number"), ("time", "number"), ("often", "count"), ("often", "number"))
 }
 
+_OWN_SIGNS = {"change", "replacement", "withdrawal"}
 _CHANGES = {"change", "replacement", "withdrawal"}
 _SIGNS_OF_CHANGE = {"change", "replacement", "change_near", "replacement_near", "told", "withdrawal", "changed", "flips"}
 
@@ -222,6 +223,8 @@ class _Scene:
         signs = self.signs(number, old, earlier)
         if signs.get("stranger") and not (signs["recent"] and "replacement" in signs and "changed" in signs):
             return 0.0
+        if "quiet" in signs and "near_size" not in signs and signs.get("own", 0.0) < QUIET_OWN_MIN:
+            return 0.0
         return round(sum(FITS.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
 
     def signs(self, number: int, old: int, earlier: Sequence[int]) -> dict[str, float]:
@@ -298,6 +301,8 @@ class _Scene:
         """Whether one says no to what the other says yes to."""
         new, before = self._clauses[number], self._clauses[old]
         if self._denies(number) == self._denies(old):
+            return False
+        if self._denies(old) and not _OWN_SIGNS & new.signals:
             return False
         shared = frozenset(word for word in new.words & before.words if len(word) > 1)
         return self._weight(shared) >= FLIP_WEIGHT_MIN
