@@ -18,7 +18,7 @@ from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
 FITS = {
-    "points": 2.3,
+    "points": 2.8,
     "own": 1.9,
     "near_size": 1.7,
     "kind": 1.6,
@@ -68,8 +68,8 @@ SIZES_FAR = 12.0
 FLIP_WEIGHT_MIN = 0.6
 OWN_MAX, NEAR_MAX, FAR_MAX, WORTH_MAX = 2.5, 2.0, 2.0, 6.0
 
-WORDS_UNCHANGED_MIN = 2
-"""Words that a clause shares with one that it replaces without sounding like a change."""
+QUIET_OWN_MIN = 1.5
+"""Weight of the words that a clause shares with one that it replaces without sounding like a change."""
 
 LIVE_WORTH_MIN = 1.0
 """Of less worth nothing is replaced, unless the assistant takes it down."""
@@ -323,14 +323,17 @@ class _Scene:
         near = ((new.near & before.own) | (new.own & before.near)) - own
         far = (new.near & before.near) - own - near
         shared = (("own", own, OWN_MAX), ("near", near, NEAR_MAX), ("far", far, FAR_MAX))
-        return {sign: min(most, self._weight(words)) for sign, words, most in shared if words}
+        return {sign: min(most, self._weight(_whole(words))) for sign, words, most in shared if words}
 
     def _flips(self, number: int, old: int) -> bool:
         """Whether one says no to what the other says yes to."""
         new, before = self._clauses[number], self._clauses[old]
         if self._denies(number) == self._denies(old):
             return False
-        return self._weight(new.words & before.words) >= FLIP_WEIGHT_MIN
+        if self._denies(old) and not _CHANGES & new.signals:
+            return False
+        shared = frozenset(word for word in new.words & before.words if len(word) > 1)
+        return self._weight(shared) >= FLIP_WEIGHT_MIN
 
     def _denies(self, number: int) -> bool:
         sentence = self._sentences[self._clauses[number].sentence]
@@ -359,8 +362,14 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     if "no_value" in signs:
         return bool(_SURE_SIGNS & signs.keys()) or ("flips" in signs and signs["recent"] > 0)
     if "quiet" in signs:
-        return "own" in signs or "unit" in signs
+        return "unit" in signs or signs.get("own", 0.0) > (0.0 if "near_size" in signs else QUIET_OWN_MIN)
     return "no_word" not in signs or bool((_SURE_SIGNS | {"change", "told"}) & signs.keys())
+
+
+def _whole(words: frozenset[str]) -> frozenset[str]:
+    """Without the characters that stand in longer ones of them."""
+    longer = "".join(word for word in words if len(word) > 1)
+    return frozenset(word for word in words if len(word) > 1 or word not in longer)
 
 
 def _match(new: Sequence[Value], old: Sequence[Value]) -> dict[str, float]:
