@@ -41,9 +41,17 @@ _JSON_END = re.compile(r"(?<=[\]}0-9\"el]),(?=\s*[\"{\[])|[\r\n]+")
 
 
 SIGNALS = tuple(
-    field.name for field in msgspec.structs.fields(Cues) if field.type == re.Pattern[str] and field.name != "clause_end"
+    field.name
+    for field in msgspec.structs.fields(Cues)
+    if field.type == re.Pattern[str] and field.name not in ("clause_end", "figures")
 )
 """What the cues may say of a clause: the names of their patterns."""
+
+_SIGNALS_OF_USER = tuple(
+    name for name in SIGNALS if name not in ("acknowledged", "changed", "dismissed", "confirm_request", "figures")
+)
+
+_OF_FIGURES = frozenset(("money", "percent", "size", "duration", "code", "count", "number"))
 
 
 class Value(NamedTuple):
@@ -108,8 +116,9 @@ def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
     """The clauses of one turn, as if it were the only one."""
     text = turn.text
     tables = cues_for(text)
+    names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
     return tuple(
-        _clause(sentence, text, start, end, tables)
+        _clause(sentence, text, start, end, tables, names)
         for sentence, (begin, stop) in enumerate(_sentences(text, turn.role == "tool"))
         for start, end in _clauses(text, begin, stop, tables)
     )
@@ -128,9 +137,9 @@ class _Read(Entry[Turn]):
 _TURNS: Kept[Turn, _Read] = Kept(_Read, TURNS_KEPT_MAX // 2)
 
 
-def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cues]) -> Clause:
+def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cues], names: Sequence[str]) -> Clause:
     folded = fold(text[start:end])
-    signals = frozenset(name for name in SIGNALS for cues in tables if getattr(cues, name).search(folded))
+    signals = frozenset(name for name in names for cues in tables if getattr(cues, name).search(folded))
     values = tuple(dict.fromkeys(value for cues in tables for value in values_of(folded, cues)))[:VALUES_MAX]
     words = frozenset().union(*(cues.words(folded) for cues in tables))
     return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
@@ -148,14 +157,18 @@ def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
 def values_of(folded: str, cues: Cues) -> Iterator[Value]:
     """The values of folded text; of overlapping ones the first in the order of the table."""
     taken: list[tuple[int, int]] = []
+    figures = cues.figures.search(folded) is not None
     for kind, pattern in cues.values:
+        if not figures and kind in _OF_FIGURES:
+            continue
         for found in pattern.finditer(folded):
             if any(start < found.end() and found.start() < end for start, end in taken):
                 continue
             taken.append(found.span())
             groups = found.groupdict()
             unit = (groups.get("unit") or "").strip()
-            yield Value(kind, cues.units.get(unit, unit), cues.number(groups.get("n") or found[0]))
+            amount = cues.number(groups.get("n") or found[0])
+            yield Value(kind or found.lastgroup or "", cues.units.get(unit, unit), amount)
 
 
 def _sentences(text: str, data: bool) -> Iterator[tuple[int, int]]:

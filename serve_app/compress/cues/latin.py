@@ -70,7 +70,8 @@ def values(
         ("date", rf"\b(?:{weekday}|{relative_day})\b"),
         ("date", rf"\b{month} \d{{4}}\b"),
     ]
-    kinds += [(kind, rf"\b(?:{either(words)})\b") for kind, words in choices.items()]
+    named = "|".join(rf"(?P<{kind}>{either(words)})" for kind, words in choices.items())
+    kinds.append(("", rf"\b(?:{named})\b"))
     return tuple((kind, re.compile(pattern)) for kind, pattern in kinds)
 
 
