@@ -66,7 +66,7 @@ class Scene:
     def says_something(self, number: int) -> bool:
         """Whether what replaced another is worth an entry: not a mere `never mind`."""
         clause = self.clauses[number]
-        return bool(clause.values) or ("withdrawal" not in clause.signals and len(clause.words) > 1)
+        return bool(clause.values) or len(clause.words) > (2 if "withdrawal" in clause.signals else 1)
 
     def falls_with(self, old: int) -> Iterator[int]:
         """The clause and what of its sentence says nothing without it."""

@@ -94,6 +94,8 @@ class Statement(msgspec.Struct, frozen=True):
     """To compare statements of one conversation with; higher is kept first."""
     ended_by: int | None = None
     """Number of the turn that replaced or withdrew it."""
+    lasting: bool = False
+    """It says of itself that it binds beyond this conversation: an allergy, a name, `never`, `from now on`."""
 
     @property
     def kept(self) -> bool:

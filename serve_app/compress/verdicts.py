@@ -20,6 +20,9 @@ ACTIVE_FROM = 2.8
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
 
+SAYS_WORDS_MIN = 2
+"""Content words of a yes that says something of its own."""
+
 _STRONG = frozenset(("binds", "implicit", "refusal"))
 _WEAK = frozenset(("question", "small_talk", "past"))
 
@@ -56,6 +59,7 @@ def _plain(clause: Clause, worth: float, said: bool) -> Verdict:
     """A clause that says must or never binds however the assistant takes it."""
     signals = clause.signals
     strong = bool(_STRONG & signals)
+    said = said and not ("confirmation" in signals and not clause.values and len(clause.words) < SAYS_WORDS_MIN)
     if said and (worth >= ACTIVE_FROM or (strong and not _WEAK & signals)):
         return "soft" if "soft" in signals and not strong else "active"
     if "soft" in signals:

@@ -116,6 +116,8 @@ def signals_of(turn: Turn, clause: Clause, heard: Heard, sentence: Sequence[Clau
     counts = {signal: 1 for signal in clause.signals if signal in WORTHS and signal not in ("acknowledged", "changed")}
     amounts = {value.amount for value in clause.values}
     counts["value"] = len(clause.values)
+    if clause.values:
+        counts.pop("small_talk", None)
     counts["exact"] = sum(value.kind in EXACT for value in clause.values)
     counts["repeated"] = len(amounts & heard.amounts)
     counts["echoed"] = len(clause.words & heard.words)
