@@ -117,7 +117,9 @@ class _People:
         """Whether what is said of somebody is a reason for what the speaker then asks, or their word a rule."""
         if not named:
             return False
-        reported = "reports" in run[0].signals and any({"change", "replacement", "binds"} & clause.signals for clause in run)
+        reported = "reports" in run[0].signals and any(
+            {"change", "replacement", "binds"} & clause.signals for clause in run
+        )
         later = [clause for clause in run[1:] if "third_person" not in clause.signals]
         if reported or any(
             {"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later

@@ -65,7 +65,7 @@ está están estaba estaban estoy estamos estar esté ha han he hemos has había
 tenemos tener tenga hace hacer hago haz va van voy vamos ir vaya pero porque pues entonces así también tampoco sólo solo
 aún todavía ahora luego después antes hasta desde sobre entre contra según durante mediante bien mejor peor vale gracias
 favor bueno claro perfecto anotado entendido hecho actualizado puede pueden puedo podemos poder debe deben debo quiero
-quiere quieren queremos cosa cosas vez veces día días mío ah oye hola
+quiere quieren queremos cosa cosas vez veces día días mío ah oye hola mañana tarde noche hoy ayer semana semanas mes meses año años hora horas minuto minutos
 """.split()
 
 _SAME = {
@@ -173,7 +173,7 @@ SPANISH = Cues(
         r"\b(?:ayer|anoche|anteayer|la semana pasada|el (?:mes|año|otro día|lunes|fin de semana) pasado|el otro día|hace (?:años|meses|semanas|días|mucho|un rato)|esta mañana|una vez|de pequeñ[oa]|antes (?:iba|vivía|tenía)|(?:fui|vi|tuve|encontré|perdí|se me (?:cayó|rompió|olvidó)|compré|comí|me (?:encontré|desperté|quedé|caí)|estuve|leí|oí|pasé|tardé|intenté|soñé))\b"
     ),
     change=re.compile(
-        r"\b(?:ahora|en vez de|en lugar de|al final|finalmente|en realidad|cambi\w+|nuev[oa]s? (?:plan|fecha|hora|presupuesto|límite|número|receta|dirección|precio|plazo)|mejor\b|pas(?:a|an|amos|ar|e) a|mov(?:er|emos|ido|ió|e)|muev\w+|adelant\w+|atras\w+|retras\w+|pospuest\w+|posponer|aplaz\w+|reprogram\w+|sub(?:e|imos|ir|ió|ido|amos|en)\b|baj(?:a|amos|ar|ó|ado|emos|an)\b|aument\w+|redu\w+|ampli\w+|estir\w+|llega(?:mos)? (?:a|hasta)|serán|seremos|será\b|somos|ya no|actualiz\w+|correg\w+|corrección|rectific\w+|perdón|quería decir|me (?:equivoqué|confundí|he equivocado|lié)|resulta que|pens[aá]ndolo (?:mejor|bien)|sustitu\w+|reemplaz\w+|dej(?:a|émoslo|amos) en|quedamos en|se queda en|queda en|hemos (?:decidido|quedado|acordado)|por fin|me han (?:dicho|llamado|escrito|avisado)|nos han|me (?:llamó|escribió|avisó|dijo)|ha (?:llamado|escrito|dicho)|llamó|escribió|un[oa] (?:más|menos)|se (?:apunta|suma|cae|va|une)|viene también|extra|cancel\w+|anul\w+|además|espera|no .{1,20} sino|a partir de (?:enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|ahora)|cobré|me pagaron|hagamos|pongamos|digamos)\b"
+        r"\b(?:ahora|en vez de|en lugar de|al final|finalmente|en realidad|cambi\w+|nuev[oa]s? (?:plan|fecha|hora|presupuesto|límite|número|receta|dirección|precio|plazo)|mejor\b|pas(?:a|an|amos|ar|e) a|mov(?:er|emos|ido|ió|e)|muev\w+|adelant\w+|atras\w+|retras\w+|pospuest\w+|posponer|aplaz\w+|reprogram\w+|sub(?:e|imos|ir|ió|ido|amos|en)\b|baj(?:a|amos|ar|ó|ado|emos|an)\b|aument\w+|redu\w+|ampli\w+|estir\w+|llegamos (?:a|hasta)|se queda en|total,? que|le pongamos|le demos|serán|seremos|será\b|somos|ya no|actualiz\w+|correg\w+|corrección|rectific\w+|perdón|quería decir|me (?:equivoqué|confundí|he equivocado|lié)|resulta que|pens[aá]ndolo (?:mejor|bien)|sustitu\w+|reemplaz\w+|dej(?:a|émoslo|amos) en|quedamos en|se queda en|queda en|hemos (?:decidido|quedado|acordado)|por fin|me han (?:dicho|llamado|escrito|avisado)|nos han|me (?:llamó|escribió|avisó|dijo)|ha (?:llamado|escrito|dicho)|llamó|escribió|un[oa] (?:más|menos)|se (?:apunta|suma|cae|va|une)|viene también|extra|cancel\w+|anul\w+|además|espera|no .{1,20} sino|a partir de (?:enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|ahora)|cobré|me pagaron|hagamos|pongamos|digamos)\b"
     ),
     replacement=re.compile(
         r"\b(?:en vez de|en lugar de|mejor (?:que sean|pon|hazlo|ponlo|dejémoslo|a las|el|la)|cámbia\w+|cambia(?:lo|la|mos)? (?:a|por|el|la)|cambio de planes?|he cambiado de (?:idea|opinión)|hemos cambiado|pens[aá]ndolo (?:mejor|bien)|me (?:equivoqué|confundí|he equivocado)|quería decir|rectific\w+|corrección|pásalo|muévelo|súbelo|bájalo|ya no|al final|se (?:adelanta|atrasa|retrasa|pospone|aplaza|ha (?:adelantado|atrasado|retrasado|movido|cambiado))|(?:sube|baja|suben|bajan|subimos|bajamos|ampliamos) (?:a|hasta)|ahora (?:es|son|somos|será|serán|tenemos|mejor)|dejémoslo en|quedamos en|nuevo (?:plan|presupuesto|límite)|serán\b|seremos\b|olvida)\b"
@@ -216,7 +216,7 @@ SPANISH = Cues(
         not_counted=either(_ONES)
         + "|"
         + either(_TENS)
-        + r"|mil|millones|de|del|que|por|para|con|sin|más|menos|veces|vez|cosas?|y|e|o|a|al|en|el|la|los|las|un|una|es|son|se|me|no|si|como|cada|todo|total|euros?",
+        + r"|mil|millones|entonces|después|antes|de|del|que|por|para|con|sin|más|menos|veces|vez|cosas?|y|e|o|a|al|en|el|la|los|las|un|una|es|son|se|me|no|si|como|cada|todo|total|euros?",
         choices={
             "color": "rojo azul verde amarillo negro blanco gris marrón rosa morado naranja beige celeste plata dorado "
             "roja amarilla negra blanca morada dorada",
