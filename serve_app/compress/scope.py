@@ -132,4 +132,4 @@ class _People:
 
 def _goes_on(clause: Clause) -> bool:
     """Whether a sentence after another person's matter is still about them."""
-    return not _OWN_MATTER & clause.signals and not clause.values
+    return not _OWN_MATTER & clause.signals and (not clause.values or "subjectless" in clause.signals)

@@ -18,7 +18,7 @@ from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
 FITS = {
-    "points": 2.3,
+    "points": 2.8,
     "own": 1.9,
     "near_size": 1.7,
     "kind": 1.6,
@@ -355,12 +355,6 @@ class _Scene:
         return sum(self._rarity.get(word, 0.5) for word in sorted(words))
 
 
-def _whole(words: frozenset[str]) -> frozenset[str]:
-    """Without the characters that stand in longer ones of them."""
-    longer = "".join(word for word in words if len(word) > 1)
-    return frozenset(word for word in words if len(word) > 1 or word not in longer)
-
-
 def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
     if "stranger" in signs:
@@ -368,9 +362,14 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     if "no_value" in signs:
         return bool(_SURE_SIGNS & signs.keys()) or ("flips" in signs and signs["recent"] > 0)
     if "quiet" in signs:
-        same = "near_size" in signs and ("own" in signs or "unit" in signs)
-        return same or signs.get("own", 0.0) >= QUIET_OWN_MIN
+        return signs.get("own", 0.0) > (0.0 if "near_size" in signs else QUIET_OWN_MIN)
     return "no_word" not in signs or bool((_SURE_SIGNS | {"change", "told"}) & signs.keys())
+
+
+def _whole(words: frozenset[str]) -> frozenset[str]:
+    """Without the characters that stand in longer ones of them."""
+    longer = "".join(word for word in words if len(word) > 1)
+    return frozenset(word for word in words if len(word) > 1 or word not in longer)
 
 
 def _match(new: Sequence[Value], old: Sequence[Value]) -> dict[str, float]:

@@ -351,20 +351,20 @@ _KIN = either(
     "in-law in-laws parents grandparents grandkids "
     "friend friends mate mates pal buddy bestie neighbour neighbor neighbours neighbors flatmate flatmates roommate "
     "roommates housemate housemates colleague colleagues coworker coworkers co-worker co-workers workmate desk-mate "
-    "classmate classmates deskmate teammate teammates hairdresser barber boyfriend girlfriend bf gf lodger critic guys trainee_at housemate's next-door "
+    "classmate classmates deskmate teammate teammates hairdresser barber boyfriend girlfriend bf gf lodger critic guys chap chaps apprentice intern "
     "predecessor acquaintance bloke lad guy woman man lady girl boy fella dude someone somebody people couple folks "
     "mother-in-law father-in-law sister-in-law brother-in-law son-in-law daughter-in-law"
 )
 _OTHERS = (
     rf"(?:(?:my|our|his|her|their|the|a|an|one of my|one of our|some|this|that|another|every|half) (?:[\w'-]+ ){{0,3}}?"
-    rf"(?:{_KIN})|(?:aunt|auntie|uncle|cousin|granny|grandma|grandpa|nan) [a-z]+|\b(?:mum|mom|dad|gran|grandma|nan)|next door|\bmrs? [a-z]+ (?:opposite|next door|upstairs|downstairs|across)|the people (?:at|next|upstairs|downstairs|across)"
+    rf"(?:{_KIN})|(?:aunt|auntie|uncle|cousin|granny|grandma|grandpa|nan) [a-z]+|\b(?:mum|mom|dad|gran|grandma|nan)|next door|(?:the|a) (?:[a-z-]+ ){1, 2}(?:below|above|across|down the (?:road|street|hall|corridor)|up the (?:road|street)|opposite|upstairs|downstairs|at the other end|on the corner)|the (?:upstairs|downstairs) [a-z]+|\bmrs? [a-z]+ (?:opposite|next door|(?:the|a) (?:[a-z-]+ ){1, 2}(?:below|above|across|down the (?:road|street|hall|corridor)|up the (?:road|street)|opposite|upstairs|downstairs|at the other end|on the corner)|the (?:upstairs|downstairs) [a-z]+|upstairs|downstairs|across)|the people (?:at|next|upstairs|downstairs|across)"
     rf"|\b(?:someone|somebody|people|folks|friends|colleagues|neighbours|neighbors)(?= (?:at|in|from|on|i|who|around|here|do|are|say|swear|can)\b))"
 )
 _SAYS_OF_OTHERS = (
     r"(?:'s|s')?(?: [\w'-]+){0,4}? "
     r"(?:is|are|was|were|has|have|had|does|do|did|can|can't|cannot|could|couldn't|won't|will|would|must|never|always|only"
     r"|hates?|loves?|likes?|swears?|needs?|wants?|insists?|refuses?|keeps?|eats?|drinks?|avoids?|reacts?|breaks?|gets?"
-    r"|goes|takes?|buys?|pays?|uses?|prefers?|thinks?|says?|said|told|claims?|lives?|runs?|makes?|doesn't|don't|didn't"
+    r"|goes|got|'ve|'d|takes?|buys?|pays?|uses?|prefers?|thinks?|says?|said|told|claims?|lives?|runs?|makes?|doesn't|don't|didn't"
     r"|isn't|aren't|hasn't|haven't|spends?|spent|went|got|wears?|allows?|bans?|banned|writes?|ships?|pins?|pinned"
     r"|follows?|sticks?|puts?|set|sets|charges?|books?|orders?|ordered|bought|paid|works?|sleeps?|flies|drives?|carries"
     r"|stands?|gave|gives?|turns?|wakes?|comes?|came|moved|just|still|also|apparently|[a-z]{3,}s|[a-z]{3,}ed|i know|of mine)\b"
@@ -375,7 +375,7 @@ ENGLISH = Cues(
     clause_end=re.compile(
         r";\s|:\s(?=\S)|\s[–—-]{1,2}\s|\.\.\.+\s?|…\s?|\)\s|\s(?=\()"
         r"|,\s(?=(?:but|and|so|or|because|since|though|although|however|except|yet|which|then|i|we|my|our|it|it's|that's|he|she|they|you"
-        r"|i'm|i'll|i've|i'd|we're|we'll|we've|we'd|he's|she's|they're|please|no|not|nothing|never|don't|just|only"
+        r"|i'm|i'll|i've|i'd|we're|we'll|we've|we'd|he's|she's|they're|please|no|not|nothing|never|don't|just|only|somebody|someone|mine|both|all|everyone|nobody|people"
         r"|make|keep|put|use|let's|there's|as|if|from|after|before|in|at|by|the|a|his|her|their)\b)"
         r"|\s(?=(?:but|because|so that|although|though|whereas)\s)"
         r"|\s(?=and (?:i|we|it|he|she|they|the|my|our|please|no|nothing|never|don't|make|keep|put|use|only|also|then|there)\b)"
@@ -388,16 +388,16 @@ ENGLISH = Cues(
         r"|won't|will not|don't(?! (?:know|think|remember|worry|mind|care|ask|get me|believe|understand))|do not|doesn't (?:eat|do|drink|take|work|have|go|want|like|fly|drive|agree)"
         r"|never(?! (?:mind|knew|thought|been|seen|heard|forget|forgot|fails|ends))|no longer|not (?:to|be|any|even|allowed|permitted|going|negotiable|acceptable|an option|available|later|before|after|more|less|a (?:minute|penny|cent|day|hair))\b"
         r"|no (?!idea|problem|worries|rush|doubt|wonder|thanks|thank|matter|way|clue|hurry|pressure|offence|offense|news|luck|big deal|biggie|joke|kidding|surprise|such|reason|need)[a-z]"
-        r"|none of|nothing (?:over|with|that|above|containing|after|before|later|earlier|more|less|under|below|newer|older|bigger|but|from|on|in|made|longer|else|at|spicy|raw|fried|sweet)|neither|nor\b|without|w/o\b|except|apart from"
+        r"|none of|nothing (?!much|new|special|serious|wrong|happened|like|better|beats|fancy|to\b|in the|on the|about|is|was|but)[a-z]+|neither|nor\b|without|w/o\b|except|apart from"
         r"|avoid|exclud|leave (?:it |them |that |him |her |me )?(?:out|off|alone)|keep (?:it |them |that )?(?:under|below|within|away|out|off|to|at|in|it|between|the|my)|steer clear|stay (?:away|off|on|under|below|within|at|in|with)|off[- ]limits"
         r"|out of the question|non[- ]?negotiable|deal[- ]?breaker|red line|forbid|forbidden|banned?\b|allowed|permitted|prohibited|required?|requires|requirement|mandatory|compulsory|essential|vital|crucial|critical|no exceptions|strict(?:ly)?|absolutely|under no circumstances|on no account|in no case|at all costs"
         r"|only|exclusively|solely|nobody|no one|at most|at least|no (?:more|less|fewer|later|earlier|sooner) than|up to|max(?:imum|ed)?\b|min(?:imum)?\b|(?:under|over|below|above|within|between|beyond|around|about|roughly|exactly) (?:[£$€] ?)?(?:\d|a (?:hundred|thousand)|one|two|three|four|five|six|seven|eight|nine|ten|twenty|thirty|forty|fifty)"
         r"|cap\b|capped|ceiling|limit(?:ed|s)?\b|budget|threshold|exceed|deadline|due (?:on|by|date|in)|the latest|until|till\b|by (?:the (?:end|time|weekend|morning|evening|latest|first|middle|start|\d)|noon|midnight|monday|tuesday|wednesday|thursday|friday|saturday|sunday|january|february|march|april|may|june|july|august|september|october|november|december|tomorrow|tonight|end|\d)"
-        r"|(?:earlier|later|sooner|less|more|fewer|smaller|bigger|larger|narrower|wider|taller|shorter|heavier|lighter|cheaper|older|younger|longer|slower|faster) than|or (?:less|under|fewer|more|below|above|earlier|later|nothing|i )|tops\b|fixed|final\b|pinned|set in stone|stick (?:to|with)|stays?\b|locked|make sure|ensure|be sure|as long as|so long as|provided|unless|or else|rules?\b|always|every (?:single )?time|any ?more|not even|zero\b|refus|reject|declin|don't want|not interested|not willing|want (?:it|them|everything|no|nothing)\b|whatever (?:happens|you do)|guarantee|promis|insist|wants? (?:me|us|her|him|it)|would rather|'d rather|counts on|depends on|can only|may only|is where|straight to)"
+        r"|(?:earlier|later|sooner|less|more|fewer|smaller|bigger|larger|narrower|wider|taller|shorter|heavier|lighter|cheaper|older|younger|longer|slower|faster) than|or (?:less|under|fewer|more|below|above|earlier|later|nothing|i )|tops\b|fixed|final\b|pinned|set in stone|stick (?:to|with)|stays?\b|locked|make sure|ensure|be sure|as long as|so long as|provided|unless|or else|rules?\b|always|every (?:single )?time|any ?more|not even|zero\b|refus|reject|declin|don't want|not interested|not willing|want (?:it|them|everything|no|nothing)\b|whatever (?:happens|you do)|guarantee|promis|insist|wants? (?:me|us|her|him|it)|would rather|'d rather|counts on|depends on|can only|may only|is where|straight to|or (?:it|he|she|they|i|we) (?:don't|doesn't|won't|can't)|(?:is|are|'s|'re) (?:out|off|finished|a no[- ]go|to (?:stay|be|go|stop|have|keep))\b|no[- ]go\b|[a-z]+[- ]free\b|(?:i'm|we're|i am|we are) not [a-z]+ing|(?:well )?alone\b|both (?:have|sign|must|need)|in that order|either [a-z]+ or|non-)"
     ),
     implicit=re.compile(
         r"allerg|intoleran|c(?:o)?eliac|diabet|asthma|epilep|pregnan|breastfeed|\bvegan|vegetarian|veggie\b|pescatarian|\bhalal|kosher|muslim|jewish|\bhindu|\bjain\b|buddhist|mormon|fasting|ramadan|shabbat|sabbath|\blent\b|teetotal|\bsober\b|recovering|in recovery|haven't had a drink|off (?:the )?(?:booze|drink|alcohol|gluten|dairy|meat)\b|faith|religio|for ethical"
-        r"|epi-?pen|anaphyla|\bhives\b|\brash(?:es)?\b|swell|break(?:s)? out|(?:in|to|into) (?:the )?(?:hospital|a&e|e\.?r\.?\b|casualty)|ambulance|throat|migraines?\b|seizure|sets? (?:me|him|her|it|one|them|us) off|sets (?:one )?off|trigger|reacts? (?:badly|to)|react (?:badly|to)|(?:makes?|made) (?:me|her|him|us) (?:ill|sick|itch|wheeze|throw)|upsets? (?:my|her|his)|(?:doesn't|don't) agree with|can't (?:stomach|tolerate|digest)|being sick|sensitive (?:to|gut|stomach|skin)|culprit|kills? (?:me|him|her)|would kill"
+        r"|epi-?pen|anaphyla|\bhives\b|\brash(?:es)?\b|swell|break(?:s)? out|(?:in|to|into) (?:the )?(?:hospital|a&e|e\.?r\.?\b|casualty)|ambulance|throat|migraines?\b|seizure|sets? (?:me|him|her|it|one|them|us) off|sets (?:one )?off|trigger|reacts? (?:badly|to)|react (?:badly|to)|(?:makes?|made) (?:me|her|him|us) (?!laugh|smile|happy|wonder|think|cry|feel|proud|look|want)[a-z]+|upsets? (?:my|her|his)|(?:doesn't|don't) agree with|can't (?:stomach|tolerate|digest)|being sick|sensitive (?:to|gut|stomach|skin)|culprit|kills? (?:me|him|her)|would kill"
         r"|wheelchair|crutches|walking stick|\bcane\b|walker\b|mobility|colou?r[- ]?blind|\bdeaf|hard of hearing|hearing aid|dyslex|\bblind\b|vertigo|claustrophob|phobia|pacemaker|surgery|operation\b|bad (?:knee|back|hip|shoulder|heart)|(?:my|her|his) (?:knee|back|hip|shoulder|heart|kidneys?|liver|blood pressure|condition)|ulcer|diagnos|prescri|doctor|(?:gp|consultant|cardiologist|surgeon|physio|midwife|dentist|vet|nurse|pharmacist|dermatologist|specialist) (?:said|says|told|wants|insists|called|rang|put|has)"
         r"|metoprolol|warfarin|statin|insulin|blood thinner|medication|antibiotic|inhaler|\b(?:i'm|she's|he's|i am) on (?!the|my|a|an|it|his|her|this|that|board|call|to|about|top|time)[a-z]{5,}|non[- ]?smok|air[- ]gapped|night shifts?|on call\b|visa\b|under (?:nda|embargo)|confidential|gdpr|hipaa|complian|legally|by law|legal (?:says|said|wants|requires)|contract|licen[cs]e|insurance"
     ),
@@ -429,10 +429,13 @@ ENGLISH = Cues(
     ),
     third_person=re.compile(rf"\b(?P<who>{_OTHERS}){_SAYS_OF_OTHERS}"),
     absent=re.compile(
-        r"(?:is|are|'s|'re|was|he|she|they)(?:'s)? (?:not|isn't|aren't|never|won't be) (?:coming|joining|eating|here|there|part|on|in(?:volved)?|invited|around|attending|going|travelling|with us|living)|isn't (?:coming|joining|eating|here|part|on|involved|invited|around|attending|going|travelling|with us)|aren't (?:coming|joining|eating|here|part|involved|invited|around|attending|going)|won't be (?:there|coming|joining|with us|eating|around|here)|(?:stays?|staying|stayed) (?:at )?home|(?:is|'s|are) away|(?:working|busy|abroad|out of town) (?:that|then|on)|long story|(?:good|fine|great|lucky|nice) for (?:him|her|them)|(?:his|her|their) (?:problem|business|choice|call|own|loss|thing)\b|each to|to each|just saying|not (?:my|our) (?:problem|thing)|nothing to do with (?:me|us|this)|unrelated|by the way|funny (?:story|enough)|lives? in\b|anyway|bless (?:him|her|them)|poor (?:thing|guy|man|sod|woman)|go figure|whatever works|doesn't (?:affect|concern|matter)|not (?:for )?(?:him|her|them)|call you themselves|swears? by"
+        r"(?:is|are|'s|'re|was|he|she|they)(?:'s)? (?:not|isn't|aren't|never|won't be) (?:coming|joining|eating|here|there|part|on|in(?:volved)?|invited|around|attending|going|travelling|with us|living)|isn't (?:coming|joining|eating|here|part|on|involved|invited|around|attending|going|travelling|with us)|aren't (?:coming|joining|eating|here|part|involved|invited|around|attending|going)|won't be (?:there|coming|joining|with us|eating|around|here)|(?:stays?|staying|stayed) (?:at )?home|(?:is|'s|are) away|(?:working|busy|abroad|out of town) (?:that|then|on)|long story|(?:good|fine|great|lucky|nice) for (?:him|her|them)|(?:his|her|their) (?:problem|business|choice|call|own|loss|thing)\b|each to|to each|just saying|not (?:my|our) (?:problem|thing)|nothing to do with (?:me|us|this)|unrelated|between (?:him|her|them) and|that's (?:his|her|their) (?:side|thing|contract|business|problem)|by the way|funny (?:story|enough)|lives? in\b|anyway|bless (?:him|her|them)|poor (?:thing|guy|man|sod|woman)|go figure|whatever works|doesn't (?:affect|concern|matter)|not (?:for )?(?:him|her|them)|call you themselves|swears? by"
     ),
     participant=re.compile(
         r"\b(?:with us|for us|for (?:me and|my|our|mum|mom|dad)|(?:me|us|i|we) and\b|and (?:me|i)\b|(?:comes?|coming|goes|going|joins?|joining|tags?|tagging|travels?|travelling|eats?|eating) (?:along|with|too|us)|(?:is|are|'s|'re|will be) (?:also )?(?:coming|joining|invited|attending|there)|the (?:two|three|four|five) of us|with (?:my|our|mum|mom|dad|gran)|tutor my|my (?:guest|group)|on the list|who(?:'s| is| are) (?:coming|joining))"
+    ),
+    subjectless=re.compile(
+        r"^(?:and |but |so |apparently |also )?(?:he|she|they|his|her|hers|their|theirs|he's|she's|they're|he'll|she'll|can't|cannot|won't|mustn't|never|has to|have to|had to|must|needs|allergic|hates|loves|swears|refuses|says|insists|got|wants|only|doesn't|didn't|isn't|eats|drinks)\b"
     ),
     own=re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|we'd|we'll|us|our|ours)\b"),
     question=re.compile(

@@ -64,6 +64,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody else takes part: comes along, is for my daughter, the two of us."""
     person: re.Pattern[str] = NOTHING
     """Names somebody: group `who` for kin and acquaintances, `pronoun` for the last one named."""
+    subjectless: re.Pattern[str] = NOTHING
+    """Goes on about whoever was last named: he, hers, or no subject at all. Matched at the beginning."""
     reports: re.Pattern[str] = NOTHING
     """Somebody's word that may bind the speaker: my wife says, finance wrote."""
     therefore: re.Pattern[str] = NOTHING
