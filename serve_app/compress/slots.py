@@ -147,7 +147,14 @@ def replaced(scene: Scene, number: int, open_clauses: _Open) -> list[int]:
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
-    scored = [(fit(signs(scene, number, old, matches[old], change, near, alone)), old) for old in earlier]
+    scored = [
+        (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
+        for old in earlier
+        if matches[old]
+        or not near.isdisjoint(scene.clauses[old].words)
+        or not new.words.isdisjoint(scene.clauses[old].words)
+        or _SURE_SIGNS & change.keys()
+    ]
     scored.sort(reverse=True)
     return [old for place, (fits, old) in enumerate(scored) if fits >= (FITS_TOO_FROM if place else FITS_FROM)]
 
@@ -218,7 +225,7 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     if "no_value" in signs:
         return bool(_SURE_SIGNS & signs.keys()) or {"flips", "recent"} <= signs.keys()
     if "quiet" in signs:
-        return "unit" in signs or signs.get("own", 0.0) > (0.0 if "near_size" in signs else QUIET_OWN_MIN)
+        return signs.get("own", 0.0) > (0.0 if "near_size" in signs else QUIET_OWN_MIN)
     return "no_word" not in signs or bool((_SURE_SIGNS | {"change", "told"}) & signs.keys())
 
 

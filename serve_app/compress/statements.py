@@ -16,6 +16,9 @@ from serve_app.kept import Entry, Kept
 CLAUSE_CHARS_MAX = 400
 """A longer run without a border is cut: one endless line must not be all or nothing."""
 
+CLAUSES_A_TURN_MAX = 1_000
+"""Of a longer turn the middle is not read for cues: it is plain."""
+
 TURNS_KEPT_MAX = 20_000
 """Turns whose clauses are kept in memory, about 2 kB each."""
 
@@ -50,6 +53,8 @@ SIGNALS = tuple(
 _SIGNALS_OF_USER = tuple(
     name for name in SIGNALS if name not in ("acknowledged", "changed", "dismissed", "confirm_request", "figures")
 )
+
+_SAYS = re.compile(r"[^\W_]")
 
 _OF_FIGURES = frozenset(("money", "percent", "size", "duration", "code", "count", "number"))
 
@@ -119,10 +124,15 @@ def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
     text = turn.text
     tables = cues_for(text)
     names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
-    return tuple(
-        _clause(sentence, text, start, end, tables, names)
+    spans = [
+        (sentence, start, end)
         for sentence, (begin, stop) in enumerate(_sentences(text, turn.role == "tool"))
         for start, end in _clauses(text, begin, stop, tables)
+    ]
+    passed = range(CLAUSES_A_TURN_MAX // 2, len(spans) - CLAUSES_A_TURN_MAX // 2)
+    return tuple(
+        _clause(sentence, text, start, end, () if place in passed else tables, names)
+        for place, (sentence, start, end) in enumerate(spans)
     )
 
 
@@ -141,9 +151,11 @@ _TURNS: Kept[Turn, _Read] = Kept(_Read, TURNS_KEPT_MAX // 2)
 
 def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cues], names: Sequence[str]) -> Clause:
     folded = fold(text[start:end])
+    if not _SAYS.search(folded):
+        return Clause(0, sentence, start, end, folded, frozenset(), (), frozenset(), "")
     signals = frozenset(name for name in names for cues in tables if getattr(cues, name).search(folded))
     values = tuple(dict.fromkeys(value for cues in tables for value in values_of(folded, cues)))[:VALUES_MAX]
-    words = frozenset().union(*(cues.words(folded) for cues in tables))
+    words: frozenset[str] = frozenset().union(*(cues.words(folded) for cues in tables))
     return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
 
 
