@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-NUMBER = r"(?<!\d)(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
+NUMBER = r"(?<!\d)(?<!\d[.,])(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
 """Possessive: a long run of digits is gone through once."""
 STEM_CHARS_MIN = 3
 
