@@ -122,8 +122,10 @@ class _People:
             {"change", "replacement", "binds"} & clause.signals for clause in run
         )
         later = [clause for clause in run[1:] if "third_person" not in clause.signals]
-        if called or reported or any(
-            {"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later
+        if (
+            called
+            or reported
+            or any({"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later)
         ):
             self._part |= named
             return True
