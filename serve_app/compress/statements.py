@@ -139,7 +139,7 @@ def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cue
 def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
     for found in (cues.person.search(folded) for cues in tables):
         if found is not None:
-            return found["who"] or PRONOUN
+            return found["who"] or (PRONOUN if found["pronoun"] else "")
     plain = [cues for cues in tables if cues.person is NOTHING] if "third_person" in signals else []
     others = (cues.third_person.search(folded) for cues in plain)
     return next((found.groupdict().get("who") or found[0] for found in others if found), "")
