@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from serve_app.compress.cues import NOTHING, Cues, cues_for, fold
+from serve_app.compress.cues import DATA, NOTHING, Cues, cues_for, fold
 from serve_app.core import Turn
 from serve_app.kept import Entry, Kept
 
@@ -107,11 +107,12 @@ def clauses(turns: Sequence[Turn]) -> list[Clause]:
 def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
     """The clauses of one turn, as if it were the only one."""
     text = turn.text
-    tables = cues_for(text)
+    data = turn.role == "tool"
+    tables = (DATA, *cues_for(text)) if data else cues_for(text)
     return tuple(
         _clause(sentence, text, start, end, tables)
-        for sentence, (begin, stop) in enumerate(_sentences(text, turn.role == "tool"))
-        for start, end in _clauses(text, begin, stop, tables)
+        for sentence, (begin, stop) in enumerate(_sentences(text, data))
+        for start, end in _clauses(text, begin, stop, tables[:1] if data else tables)
     )
 
 
