@@ -378,7 +378,7 @@ ENGLISH = Cues(
         r"|i'm|i'll|i've|i'd|we're|we'll|we've|we'd|he's|she's|they're|please|no|not|nothing|never|don't|just|only|somebody|someone|mine|both|all|everyone|nobody|people"
         r"|make|keep|put|use|let's|there's|as|if|from|after|before|in|at|by|the|a|his|her|their)\b)"
         r"|\s(?=(?:but|because|so that|although|though|whereas)\s)"
-        r"|\s(?=and (?:i|we|it|he|she|they|the|my|our|please|no|nothing|never|don't|make|keep|put|use|only|also|then|there)\b)"
+        r"|\s(?=and (?:i|we|it|he|she|they|please|no|nothing|never|don't|make|keep|put|use|only|also|then|there)\b)"
         r"|\s(?=so (?:i|we|it|no|nothing|don't|please|the|make|keep|let's|you|that's)\b)",
         re.IGNORECASE,
     ),
