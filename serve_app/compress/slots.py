@@ -68,6 +68,9 @@ FLIP_WEIGHT_MIN = 0.6
 QUIET_OWN_MIN = 1.5
 """Weight of the words that a clause shares with one that it replaces without sounding like a change."""
 
+POINTS_WORDS_MAX = 1
+"""Content words of a withdrawal that names nothing itself: it means what was said last."""
+
 OWN_MAX, WORTH_MAX = 2.5, 6.0
 
 CANDIDATES_MAX = 24
@@ -190,10 +193,11 @@ def signs(
         found["recent"] = 1.0
     if _flips(scene, number, old, own):
         found["flips"] = 1.0
-    return found | _together(found, bool(own or near & before.words), alone, scene.judged.heard[new.turn].changed)
+    points = scene.judged.heard[new.turn].changed and len(new.words) <= POINTS_WORDS_MAX
+    return found | _together(found, bool(own or near & before.words), alone, points)
 
 
-def _together(found: Mapping[str, float], on_subject: bool, alone: bool, changed: bool) -> dict[str, float]:
+def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points: bool) -> dict[str, float]:
     """What signs say only together."""
     matches = "kind" in found or "like_kind" in found
     marks = {
@@ -202,7 +206,7 @@ def _together(found: Mapping[str, float], on_subject: bool, alone: bool, changed
         "stranger": not matches and not on_subject,
         "alone": alone and "kind" in found,
         "quiet": not _CHANGE_SIGNS & found.keys(),
-        "points": changed and "recent" in found and bool({"withdrawal", "withdrawal_near"} & found.keys()),
+        "points": points and "recent" in found and bool({"withdrawal", "withdrawal_near"} & found.keys()),
         "subject_changed": not matches and "own" in found and bool(_CHANGE_SIGNS & found.keys()),
         "denied": "flips" in found and bool({"changed", "withdrawal"} & found.keys()),
     }

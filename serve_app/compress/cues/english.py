@@ -378,7 +378,7 @@ ENGLISH = Cues(
         r"|i'm|i'll|i've|i'd|we're|we'll|we've|we'd|he's|she's|they're|please|no|not|nothing|never|don't|just|only|somebody|someone|mine|both|all|everyone|nobody|people"
         r"|make|keep|put|use|let's|there's|as|if|from|after|before|in|at|by|the|a|his|her|their)\b)"
         r"|\s(?=(?:but|because|so that|although|though|whereas)\s)"
-        r"|\s(?=and (?:i|we|it|he|she|they|the|my|our|please|no|nothing|never|don't|make|keep|put|use|only|also|then|there)\b)"
+        r"|\s(?=and (?:i|we|it|he|she|they|please|no|nothing|never|don't|make|keep|put|use|only|also|then|there)\b)"
         r"|\s(?=so (?:i|we|it|no|nothing|don't|please|the|make|keep|let's|you|that's)\b)",
         re.IGNORECASE,
     ),
@@ -439,6 +439,25 @@ ENGLISH = Cues(
     participant=re.compile(
         r"\b(?:with us|for us|for (?:me and|my|our|mum|mom|dad)|(?:me|us|i|we) and\b|and (?:me|i)\b|(?:comes?|coming|goes|going|joins?|joining|tags?|tagging|travels?|travelling|eats?|eating) (?:along|with|too|us)|(?:is|are|'s|'re|will be) (?:also )?(?:coming|joining|invited|attending|there)|the (?:two|three|four|five) of us|with (?:my|our|mum|mom|dad|gran)|tutor my|my (?:guest|group)|on the list|who(?:'s| is| are) (?:coming|joining))"
     ),
+    person=re.compile(
+        rf"\b(?:(?P<who>{_KIN}|wife|husband|partner|spouse|fianc[eé]e?|sons?|daughters?|kids?|child(?:ren)?|baby|toddler)"
+        r"|(?P<pronoun>he|she|they)(?:'s|'re|'ve|'ll|'d)?)\b"
+    ),
+    reports=re.compile(r"\b(?:says?|said|wrote|called|rang|told|insists?|wants|asked|e?-?mailed|confirmed|texted)\b"),
+    therefore=re.compile(
+        r"^(?:and )?so\b|\bthat's why\b|\bwhich is why\b|\bhence\b|\bbecause of (?:that|him|her|them)\b|\btherefore\b|\bwhich means\b"
+    ),
+    instructs=re.compile(
+        r"^(?:then |so |but |just |please |in that case,? ){0,4}(?:call|ring|text|ask|tell|cancel|send|let me|move|switch|stop|skip|book|use|"
+        r"don't|do not|never|refund|return|postpone|leave|keep|go (?:with|for)|take|wait|abort|roll back|alert|page|notify)\b"
+    ),
+    continues=re.compile(
+        r"^(?:then |and then |in that case|that way|(?:i|we|he|she|they|it|that|you)(?:'d| would| could| might)\b|with (?:that|it) (?:i|we)'d)"
+    ),
+    actual=re.compile(
+        r"\b(?:but (?:for now|seriously|as it is|in reality|since|until then|for this)|seriously though|in fact|as it is|for now|right now"
+        r"|in reality|meanwhile|but (?:keep|use|please|no|never|don't|make|stick|it has to|we|i) (?!were|was|would|'d))"
+    ),
     subjectless=re.compile(
         r"^(?:and |but |so |apparently |also )?(?:he|she|they|his|her|hers|their|theirs|he's|she's|they're|he'll|she'll|can't|cannot|won't|mustn't|never|has to|have to|had to|must|needs|allergic|hates|loves|swears|refuses|says|insists|got|wants|only|doesn't|didn't|isn't|eats|drinks)\b"
     ),
@@ -493,6 +512,8 @@ ENGLISH = Cues(
         duration=r"seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|yrs?|nights?|sprints?|fortnights?",
         often=r"once|twice|thrice|two times|three times|daily|weekly|monthly|fortnightly|every other day|hourly|yearly",
         relative_day=r"this (?:week|month|year)|tomorrow|tonight|today|next (?:week|month|year)|end of (?:the )?(?:month|week|year)|easter|christmas(?: eve)?|new year's(?: eve)?|thanksgiving",
+        address=r"\d{1,5}[a-z]? (?:[a-z'-]{2,20} ){1,3}?(?:street|st|lane|road|rd|avenue|ave|close|drive|way|court|place|square|crescent|terrace|yard|gardens|hill|row|mews|park)\b|(?:flat|apartment|unit|room|door|gate|locker|platform|seat) \d{1,5}[a-z]?\b",
+        called=r"(?:sur)?names? (?:is|are|on .{1,20} is)|name's|called|named|spel(?:t|led)(?: as)?|call me",
         not_counted=either(_ONES)
         + "|"
         + either(_TENS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-NUMBER = r"(?<!\d)(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
+NUMBER = r"(?<!\d)(?<!\d[.,])(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
 """Possessive: a long run of digits is gone through once."""
 STEM_CHARS_MIN = 3
 
@@ -35,10 +35,17 @@ def values(
     relative_day: str,
     not_counted: str,
     choices: Mapping[str, str],
+    address: str,
+    called: str,
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Patterns of values, of folded text; the surest first."""
     kinds = [
         ("code", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
+        ("address", rf"\b(?:{address})"),
+        (
+            "name",
+            rf"\b(?:{called}) (?P<n>(?!{n}|(?:a|an|the|not|by|off|in|on|for|me|it|un|una|el|la|en|de)\b)[^\W\d_][\w'-]{{1,30}})",
+        ),
         ("date", r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b"),
         (
             "date",

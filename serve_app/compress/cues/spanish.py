@@ -160,6 +160,25 @@ SPANISH = Cues(
     participant=re.compile(
         r"\b(?:con nosotros|conmigo|para (?:nosotros|mí y|mi|mis|nuestro|nuestra)|viene[n]? (?:también|con|conmigo)|vendrá[n]?|se (?:apunta|apuntan|une|unen)|los (?:dos|tres|cuatro|cinco)|y yo\b|somos\b|vamos\b|viajamos|con mi|con mis|está[n]? invitad|en la lista|también come)"
     ),
+    person=re.compile(
+        rf"\b(?:(?P<who>{_KIN}|marido|mujer|esposo|esposa|hij[oa]s?|niñ[oa]s?|bebé|peques?)|(?P<pronoun>él|ella|ellos|ellas))\b"
+    ),
+    reports=re.compile(
+        r"\b(?:dice[n]?|dijo|dijeron|ha dicho|escribió|llamó|avisó|insiste[n]?|quiere[n]?|pidió|confirmó|me ha[n]? (?:dicho|escrito))\b"
+    ),
+    therefore=re.compile(
+        r"^(?:y )?(?:así que|por eso|de modo que|o sea que|por tanto|por lo tanto)\b|\b(?:por eso|por lo que|así que)\b"
+    ),
+    instructs=re.compile(
+        r"^(?:entonces |pero |pues |por favor ){0,4}(?:llama|llámame|avísame|pregunta|dile|cancela|envía|cambia|deja|usa|no (?:hagas|uses|envíes|toques)|devuelve|espera|para|muévelo|pásalo)\b"
+    ),
+    continues=re.compile(r"^(?:entonces|en ese caso|así)\b|^[^\W\d_]+r?(?:ía|ías|íamos|ían)\b"),
+    actual=re.compile(
+        r"\b(?:pero (?:de momento|por ahora|ahora|en serio|mientras|pon|haz|deja|no|nunca|que sea|tiene que|hay que)|en serio|de momento|por ahora|hablando en serio|en realidad)\b"
+    ),
+    subjectless=re.compile(
+        r"^(?:y |pero |así que )?(?:él|ella|ellos|ellas|su|sus|no (?:puede|come|bebe|quiere|soporta|tolera)|nunca|jamás|tiene que|odia|adora|le encanta|le gusta|dice|insiste|sólo|solo|es alérgic|necesita)\b"
+    ),
     own=re.compile(
         r"\b(?:yo|me|mi|mis|mío|mía|conmigo|nos|nosotros|nuestr[oa]s?|soy|somos|tengo|tenemos|quiero|queremos|necesito|puedo|podemos|estoy|estamos|voy|vamos|he|hemos|\w{2,}(?:amos|emos|imos))\b"
     ),
@@ -213,6 +232,8 @@ SPANISH = Cues(
         duration=r"segundos?|minutos?|min|horas?|días?|semanas?|mes(?:es)?|años?|noches?|quincenas?",
         often=r"una vez|dos veces|tres veces|cuatro veces|a diario|diariamente|cada día|cada semana|cada mes|semanalmente|mensualmente",
         relative_day=r"mañana|hoy|pasado mañana|esta (?:semana|tarde|noche)|este (?:mes|año|fin de semana)|la semana que viene|el (?:mes|año) que viene|próxim[oa] (?:semana|mes|año)|fin de mes|nochebuena|navidad|nochevieja|semana santa",
+        address=r"(?:calle|avenida|avda\.?|plaza|paseo|camino|ronda|travesía|carrer) (?:de la |de los |de las |del |de |la )?(?:[^\W\d_]{2,20} ){1,3}?,? ?(?:n[uú]mero |nº ?)?\d{1,4}\b|(?:piso|puerta|habitación|asiento|andén|taquilla) \d{1,5}[a-z]?\b",
+        called=r"nombre (?:es|del? .{1,20} es)|apellido (?:es)|se llama|me llamo|llamad[oa]|se escribe|llámame",
         not_counted=either(_ONES)
         + "|"
         + either(_TENS)
