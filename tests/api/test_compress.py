@@ -91,6 +91,7 @@ def test_a_tokenizer_by_name(service: Running) -> None:
         {"turns": [{"role": "user"}]},
         {"turns": [said("x")] * 1001},
         {"turns": [said("x", colour=1)]},
+        {"turns": [said("x" * (1 << 20))] * 3},
         {"target_tokens": 0},
         {"target_tokens": -5},
         {"target_tokens": 2_000_001},
