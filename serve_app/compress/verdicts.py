@@ -26,6 +26,9 @@ STRONG_FROM = 2.0
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
 
+SAYS_WORDS_MIN = 2
+"""Content words of a yes that says something of its own."""
+
 _STRONG = frozenset(("binds", "implicit", "refusal"))
 _WEAK = frozenset(("question", "small_talk"))
 
@@ -96,6 +99,8 @@ def _says_so(clause: Clause, worth: float) -> bool:
 
 def _says_something(clause: Clause) -> bool:
     """Whether it stands alone: a mere yes, or a no to nothing named, does not."""
+    if "confirmation" in clause.signals and not clause.values:
+        return len(clause.words) >= SAYS_WORDS_MIN
     return bool(clause.values or {"implicit", "binds"} & clause.signals) or len(clause.words) > 1
 
 
