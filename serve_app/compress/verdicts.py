@@ -97,7 +97,7 @@ def _says_so(clause: Clause, worth: float) -> bool:
 def _says_something(clause: Clause) -> bool:
     """Whether it stands alone: a mere yes, or a no to nothing named, does not."""
     if "confirmation" in clause.signals and not clause.values:
-        return len(clause.words) > 1
+        return len(clause.words) >= SAYS_WORDS_MIN
     return bool(clause.values or {"implicit", "binds"} & clause.signals) or len(clause.words) > 1
 
 
