@@ -365,6 +365,7 @@ _OTHERS = (
     rf"|across|down the (?:road|street|hall|corridor)|up the (?:road|street)|opposite|upstairs|downstairs"
     rf"|at the other end|on the corner)|the (?:upstairs|downstairs) [a-z]+|upstairs|downstairs|across)"
     rf"|the people (?:at|next|upstairs|downstairs|across)"
+    rf"|(?:my|our|his|her|their|the) [a-z-]+'s (?:{_KIN}|wife|husband|kids?|daughters?|sons?|child(?:ren)?|baby|team|boss)"
     rf"|\b(?:someone|somebody|people|folks|friends|colleagues|neighbours|neighbors)(?= (?:at|in|from|on|i|who"
     rf"|around|here|do|are|say|swear|can)\b))"
 )
@@ -436,14 +437,14 @@ ENGLISH = Cues(
         r"|is where|straight to|or (?:it|he|she|they|i|we) (?:don't|doesn't|won't|can't)|(?:is|are|'s"
         r"|'re) (?:out|off|finished|a no[- ]go|to (?:stay|be|go|stop|have|keep))\b|no[- ]go\b|[a-z]+[- ]free\b"
         r"|(?:i'm|we're|i am|we are) not [a-z]+ing|(?:well )?alone\b|both (?:have|sign|must|need)"
-        r"|in that order|either [a-z]+ or|non-)"
+        r"|in that order|with (?:a|an|the|one|two) (?:[a-z]\b|accent|umlaut|hyphen|capital|silent)|^not (?:the |a )?[a-z]+|(?:and|or) (?:up|above|newer|older|below)\b|either [a-z]+ or|non-)"
     ),
     implicit=re.compile(
         r"\b(?:allerg|intoleran|c(?:o)?eliac|diabet|asthma|epilep|pregnan|breastfeed|\bvegan|vegetarian"
         r"|veggie\b|pescatarian|\bhalal|kosher|muslim|jewish|\bhindu|\bjain\b|buddhist|mormon|fasting|ramadan"
         r"|shabbat|sabbath|\blent\b|teetotal|\bsober\b|recovering|in recovery|haven't had a drink"
         r"|off (?:the )?(?:booze|drink|alcohol|gluten|dairy|meat)\b|faith|religio|for ethical"
-        r"|epi-?pen|anaphyla|\bhives\b|\brash(?:es)?\b|swell|break(?:s)? out|(?:in|to"
+        r"|(?:brings?|brought|come|comes) (?:me|him|her|us) out in|blisters|itch|wheez|sworn off|given up (?!on|hope)|gave up (?!on|hope)|quit (?:smoking|drinking|sugar|coffee)|(?:cut|cutting) out (?:all )?[a-z]+|epi-?pen|anaphyla|\bhives\b|\brash(?:es)?\b|swell|break(?:s)? out|(?:in|to"
         r"|into) (?:the )?(?:hospital|a&e|e\.?r\.?\b|casualty)|ambulance|throat|migraines?\b|seizure"
         r"|sets? (?:me|him|her|it|one|them|us) off|sets (?:one )?off|trigger|reacts? (?:badly|to)"
         r"|react (?:badly|to)|(?:makes?|made) (?:me|her|him|us) (?!laugh|smile|happy|wonder|think|cry|feel"
