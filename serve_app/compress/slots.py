@@ -150,16 +150,15 @@ def replaced(scene: Scene, number: int, open_clauses: _Open) -> list[int]:
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
+    sure = bool(_SURE_SIGNS & change.keys())
     scored = [
         (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
         for old in earlier
-        if matches[old]
-        or not near.isdisjoint(scene.clauses[old].words)
-        or not new.words.isdisjoint(scene.clauses[old].words)
-        or _SURE_SIGNS & change.keys()
+        if sure or matches[old] or not new.words.isdisjoint(scene.clauses[old].words)
     ]
     scored.sort(reverse=True)
-    return [old for place, (fits, old) in enumerate(scored) if fits >= (FITS_TOO_FROM if place else FITS_FROM)]
+    best = [old for fits, old in scored[:1] if fits >= FITS_FROM]
+    return best + [old for fits, old in scored[1:] if fits >= FITS_TOO_FROM and new.words & scene.clauses[old].words]
 
 
 def fit(signs: Mapping[str, float]) -> float:

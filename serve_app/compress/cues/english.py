@@ -375,7 +375,7 @@ _SAYS_OF_OTHERS = (
     r"|always|only"
     r"|hates?|loves?|likes?|swears?|needs?|wants?|insists?|refuses?|keeps?|eats?|drinks?|avoids?|reacts?"
     r"|breaks?|gets?"
-    r"|goes|got|'ve|'d|takes?|buys?|pays?|uses?|prefers?|thinks?|says?|said|told|claims?|lives?|runs?|makes?"
+    r"|goes|got|'ve|'d|wrote|rang|felt|knew|ran|saw|thought|brought|broke|chose|drank|drove|fell|flew|forgot|found|grew|heard|held|left|lost|met|sent|sold|spoke|stood|swore|threw|wore|won|takes?|buys?|pays?|uses?|prefers?|thinks?|says?|said|told|claims?|lives?|runs?|makes?"
     r"|doesn't|don't|didn't"
     r"|isn't|aren't|hasn't|haven't|spends?|spent|went|got|wears?|allows?|bans?|banned|writes?|ships?|pins?|pinned"
     r"|follows?|sticks?|puts?|set|sets|charges?|books?|orders?|ordered|bought|paid|works?|sleeps?|flies"
@@ -499,7 +499,7 @@ ENGLISH = Cues(
         r"|postcode|zip|birthday|anniversary|born (?:on|in)|appointment|scheduled|booked|takes place"
         r"|(?:starts?|ends?|opens?|closes?|arrives?|leaves?|lands?|departs?|expires?|renews?) (?:at|on|by|in"
         r"|from)|(?:is|are|'s) (?:due|on the|on|at)\b|measured?|measures|weighs?|take-home|rent\b|salary"
-        r"|deposit|mortgage|instal?ments?|fee\b|size\b|dose|dosage|temperature|version|port\b|branch|endpoint"
+        r"|deposit|mortgage|instal?ments?|fee\b|size\b|card ending|dose|dosage|temperature|version|port\b|branch|endpoint"
         r"|schema|table|column|timeout|namespace|region)"
     ),
     lasting=re.compile(
@@ -539,7 +539,7 @@ ENGLISH = Cues(
         r"|theoretically|in (?:another|a different|a past|my next) (?:life|world|universe)|parallel universe"
         r"|in (?:a|an) (?:perfect|ideal|dream) world|\bdream(?:t|ed|ing)? (?:about|of|that|last|i)|had (?:a"
         r"|this|the) (?:\w+ )?dream|day ?dream|\bi wish\b|\bif only\b|some ?day\b|one day (?:i|we|maybe"
-        r"|perhaps)|(?:just |only |totally )?(?:kidding|joking)\b|as a joke|\bjokingly\b|what if\b"
+        r"|perhaps)|(?:just |only |totally )?(?:kidding|joking)\b|as a joke|\bjokingly\b|what if\b|^(?:ok,? |so,? )?say (?:we|i|you|he|she|they|it) (?:won|had|were|was|got|lost|could|found|moved|ran|did|didn't)\b"
         r"|let's (?:pretend|imagine|say (?:i|we) (?:were|had|won|lived))|(?:thought experiment)"
         r"|sake of argument|devil's advocate|in my (?:wildest )?dreams|fantas(?:y|ise|ize|ising)|pipe dream"
         r"|for (?:example'?s|argument's) sake|half[- ](?:tempted|joking)|\b(?:sometimes|occasionally"
@@ -564,7 +564,7 @@ ENGLISH = Cues(
         r"|(?:is|'s|are) away|(?:working|busy|abroad|out of town) (?:that|then|on)|long story|(?:good|fine"
         r"|great|lucky|nice) for (?:him|her|them)|(?:his|her|their) (?:problem|business|choice|call|own|loss"
         r"|thing)\b|each to|to each|just saying|not (?:my|our) (?:problem|thing)|nothing to do with (?:me|us"
-        r"|this)|unrelated|between (?:him|her|them) and|that's (?:his|her|their) (?:side|thing|contract"
+        r"|this)|unrelated|don't (?:note|write) (?:that|it) down|between (?:him|her|them) and|that's (?:his|her|their) (?:side|thing|contract"
         r"|business|problem)|by the way|funny (?:story|enough)|lives? in\b|anyway|bless (?:him|her|them)"
         r"|poor (?:thing|guy|man|sod|woman)|go figure|whatever works|doesn't (?:affect|concern|matter)"
         r"|not (?:for )?(?:him|her|them)|call you themselves|swears? by)"
@@ -637,7 +637,7 @@ ENGLISH = Cues(
         r"|second thoughts?|turns? out|(?:i|was) wrong|misspoke|i meant|i mean\b|scrap|revis(?:e|ed)"
         r"|in the end|after all|better make|we're .{1,20} now|can go|has become|become|works out"
         r"|starting (?:from|with)|from (?:january|february|march|april|may|june|july|august|september|october"
-        r"|november|december|now|next)|void|trust|overr[ua]n|delayed|extended?|extra|bumped?|one (?:more|less"
+        r"|november|december|now|next)|void|trust|overr[ua]n|delayed|extended (?:it|the|to|until)|extra|bumped?|one (?:more|less"
         r"|fewer)|only \w+ (?:left|of us)|dropped out|cancell?ed|joining|correct(?:ed)?|amend(?:ed)?"
         r"|adjust(?:ed)?|that's all|that makes|makes? it|brings? (?:it|us|the)|takes? (?:it|us|the \w+) (?:up "
         r"|down )?to|settled|decided|agreed|agree on|misremember\w*|my mistake|sorry|wait|hang on|emailed"
@@ -681,7 +681,7 @@ ENGLISH = Cues(
         r"|may) (?:eat|have|drink|use|go|do) .{1,30} again|not (?:an issue|a problem|necessary"
         r"|important) (?:any ?more|now)|called off|cancel (?:that|the|my)|it's off\b|that's off|let it go"
         r"|leave (?:that|it) out after all|undo|revert|lost interest|changed my mind|over it|old news"
-        r"|that rule|the ban|don't worry about|he says he doesn't mind|she doesn't mind|we don't mind"
+        r"|that rule|the ban\b|don't worry about|he says he doesn't mind|she doesn't mind|we don't mind"
         r"|i don't mind any)"
     ),
     acknowledged=re.compile(
@@ -824,7 +824,7 @@ ENGLISH = Cues(
     },
     number=number,
     words=stems(
-        _STOP,
+        [*_STOP, *_AMOUNTS, *_SCALES],
         _SAME,
         (
             "ingly",

@@ -109,12 +109,12 @@ _KIN = either(
 _OTHERS = (
     rf"(?:(?:mi|mis|nuestro|nuestra|nuestros|nuestras|su|sus|el|la|los|las|un|una|unos|unas|ese|esa|otro"
     rf"|otra) (?:(?:hijo|hija|marido|mujer|novio|novia) de (?:la|el|mi|un|una) )?"
-    rf"(?:[^\W\d_]+ ){{0,2}}?(?:{_KIN})|(?:tía|tío|prima|primo) [^\W\d_]+|\b(?:alguien|la gente))"
+    rf"(?:[^\W\d_]+ ){{0,2}}?(?:{_KIN})|(?:el|la|los|las) (?:hij[oa]s?|marido|mujer|hermanos?|hermanas?|novi[oa]|perr[oa]|suegr[oa]) de (?:la |el |los |las |mi |un |una |su )?[^\W\d_]+|(?:tía|tío|prima|primo) [^\W\d_]+|\b(?:alguien|la gente))"
 )
 _SAYS_OF_OTHERS = (
     r"(?:,? (?!que viene|que vienen|y yo|y a mí)[^\W\d_]+){0,4}? (?:no |sí |siempre |nunca |sólo |solo |se "
     r"|le |les |lo |la |me )*"
-    r"(?:[^\W\d_]{2,}(?:a|e|an|en|ó|aba|ía|ían|aron|ieron|ado|ido)|es|son|ha|han|va|van|dio|fue|está|están|hizo)\b"
+    r"(?:[^\W\d_]+(?:a|e|an|en|ó|aba|ía|ían|aron|ieron|ado|ido)|es|son|ha|han|va|van|dio|fue|está|están|hizo)\b"
 )
 
 SPANISH = Cues(
@@ -228,7 +228,7 @@ SPANISH = Cues(
         r"|come con|cena con|viaja|está invitad|participa|cuenta)|se queda[n]? en (?:casa|su)|está (?:fuera"
         r"|de viaje|trabajando)|vive[n]? en|allá (?:él|ella|ellos)|cosas? suya|es cosa suya|él sabrá"
         r"|ella sabrá|sus cosas|cada (?:uno|cual|loco)|pobre\b|bien por|me alegro por|mejor para|no (?:nos"
-        r"|me) afecta|no tiene nada que ver|por cierto|dicho sea de paso|que conste|para (?:él|ella"
+        r"|me) afecta|no tiene nada que ver|no (?:tomes nota|lo (?:apuntes|anotes))|por cierto|dicho sea de paso|que conste|para (?:él|ella"
         r"|ellos) (?:está )?bien|historia larga|ya (?:él|ella))"
     ),
     participant=re.compile(
@@ -433,7 +433,7 @@ SPANISH = Cues(
     },
     number=number,
     words=stems(
-        _STOP,
+        [*_STOP, *_AMOUNTS, *_SCALES],
         _SAME,
         (
             "amientos",
