@@ -240,10 +240,7 @@ SPANISH = Cues(
         rf"\b(?:(?P<who>{_KIN}|marido|mujer|esposo|esposa|hij[oa]s?|niñ[oa]s?|bebé|peques?)|(?P<pronoun>él|ella"
         rf"|ellos|ellas))\b"
     ),
-    reports=re.compile(
-        r"\b(?:dice[n]?|dijo|dijeron|ha dicho|escribió|llamó|avisó|insiste[n]?|quiere[n]?|pidió|confirmó"
-        r"|me ha[n]? (?:dicho|escrito))\b"
-    ),
+    reports=re.compile(r"\b(?:dice[n]?|dijo|dijeron|ha dicho|escribió|avisó|confirmó|me ha[n]? (?:dicho|escrito))\b"),
     therefore=re.compile(
         r"^(?:y )?(?:así que|por eso|de modo que|o sea que|por tanto|por lo tanto)\b|\b(?:por eso|por lo que"
         r"|así que)\b"
