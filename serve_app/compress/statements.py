@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from serve_app.compress.cues import Cues, cues_for, fold
+from serve_app.compress.cues import NOTHING, Cues, cues_for, fold
 from serve_app.core import Turn
 from serve_app.kept import Entry, Kept
 
@@ -140,7 +140,8 @@ def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
     for found in (cues.person.search(folded) for cues in tables):
         if found is not None:
             return found["who"] or PRONOUN
-    others = (cues.third_person.search(folded) for cues in tables) if "third_person" in signals else ()
+    plain = [cues for cues in tables if cues.person is NOTHING] if "third_person" in signals else []
+    others = (cues.third_person.search(folded) for cues in plain)
     return next((found.groupdict().get("who") or found[0] for found in others if found), "")
 
 

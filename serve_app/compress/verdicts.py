@@ -18,7 +18,7 @@ ACTIVE_FROM = 2.8
 """Worth from which a clause is an entry of the ledger."""
 
 AGREED_WORTH = 4.0
-"""What the user's yes adds to what the assistant asked."""
+"""What the assistant asked and the user said yes to."""
 
 _STRONG = frozenset(("binds", "implicit", "refusal"))
 _WEAK = frozenset(("question", "small_talk", "past"))
@@ -40,8 +40,9 @@ def judged(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Judged:
     for clause in clauses:
         sentences.setdefault(clause.sentence, []).append(clause)
     worths = [
-        worth(turns[clause.turn], clause, took[clause.turn], sentences[clause.sentence])
-        + (AGREED_WORTH if clause.sentence in agreed else 0.0)
+        AGREED_WORTH
+        if clause.sentence in agreed
+        else worth(turns[clause.turn], clause, took[clause.turn], sentences[clause.sentence])
         for clause in clauses
     ]
     verdicts = [
@@ -73,7 +74,7 @@ def _agreed(turns: Sequence[Turn], clauses: Sequence[Clause]) -> frozenset[int]:
         clause.sentence
         for clause in clauses
         if turns[clause.turn].role == "assistant"
-        and "confirm_request" in clause.signals
+        and {"confirm_request", "question"} & clause.signals
         and clause.turn + 1 in answers
         and turns[clause.turn + 1].role == "user"
         and "confirmation" in answers[clause.turn + 1].signals

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from serve_app.compress.statements import Clause
+from serve_app.compress.statements import Clause, Value
 from serve_app.core import Turn
 
 WORTHS = {
@@ -69,10 +69,14 @@ class Heard(NamedTuple):
     dismissed: bool = False
     asked: bool = False
     words: frozenset[str] = frozenset()
-    amounts: frozenset[str] = frozenset()
+    values: tuple[Value, ...] = ()
     briefly: bool = False
     unheard: bool = False
     asked_words: frozenset[str] = frozenset()
+
+    @property
+    def amounts(self) -> frozenset[str]:
+        return frozenset(value.amount for value in self.values)
 
 
 def heard(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Mapping[int, Heard]:
@@ -96,7 +100,7 @@ def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: i
         any("dismissed" in clause.signals for clause in reply),
         asked,
         frozenset().union(*(clause.words for clause in reply)),
-        frozenset(value.amount for clause in reply for value in clause.values),
+        tuple(value for clause in reply for value in clause.values),
         bool(reply) and sum(len(clause.folded.encode()) for clause in reply) <= BRIEF_BYTES_MAX,
         not reply,
         frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),

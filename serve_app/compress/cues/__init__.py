@@ -8,9 +8,9 @@ from serve_app.compress.cues.chinese import CHINESE
 from serve_app.compress.cues.english import ENGLISH
 from serve_app.compress.cues.japanese import JAPANESE
 from serve_app.compress.cues.spanish import SPANISH
-from serve_app.compress.cues.table import Cues, fold
+from serve_app.compress.cues.table import NOTHING, Cues, fold
 
-__all__ = ["Cues", "cues_for", "fold"]
+__all__ = ["NOTHING", "Cues", "cues_for", "fold"]
 
 TOLD_BY_CHARS = 2_000
 """Beginning of a text that tells its language."""

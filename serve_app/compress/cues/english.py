@@ -351,17 +351,13 @@ _KIN = either(
     "in-law in-laws parents grandparents grandkids "
     "friend friends mate mates pal buddy bestie neighbour neighbor neighbours neighbors flatmate flatmates roommate "
     "roommates housemate housemates colleague colleagues coworker coworkers co-worker co-workers workmate desk-mate "
-    "classmate classmates deskmate teammate teammates hairdresser barber boyfriend girlfriend bf gf lodger tenant "
+    "classmate classmates deskmate teammate teammates hairdresser barber boyfriend girlfriend bf gf lodger critic guys trainee_at housemate's next-door "
     "predecessor acquaintance bloke lad guy woman man lady girl boy fella dude someone somebody people couple folks "
     "mother-in-law father-in-law sister-in-law brother-in-law son-in-law daughter-in-law"
 )
-_CLOSE = either(
-    "wife husband partner spouse fiance fiancee fiancé fiancée son sons daughter daughters kid kids child children baby "
-    "toddler girls boys family twins"
-)
 _OTHERS = (
     rf"(?:(?:my|our|his|her|their|the|a|an|one of my|one of our|some|this|that|another|every|half) (?:[\w'-]+ ){{0,3}}?"
-    rf"(?:{_KIN})|(?:aunt|auntie|uncle|cousin|granny|grandma|grandpa|nan) [a-z]+|\b(?:mum|mom|dad|gran|grandma|nan)"
+    rf"(?:{_KIN})|(?:aunt|auntie|uncle|cousin|granny|grandma|grandpa|nan) [a-z]+|\b(?:mum|mom|dad|gran|grandma|nan)|next door|\bmrs? [a-z]+ (?:opposite|next door|upstairs|downstairs|across)|the people (?:at|next|upstairs|downstairs|across)"
     rf"|\b(?:someone|somebody|people|folks|friends|colleagues|neighbours|neighbors)(?= (?:at|in|from|on|i|who|around|here|do|are|say|swear|can)\b))"
 )
 _SAYS_OF_OTHERS = (
@@ -431,7 +427,7 @@ ENGLISH = Cues(
     unreal=re.compile(
         r"^(?:but |and |sadly |alas |luckily |thankfully |of course )?(?:i'm not|we're not|we don't|i don't|we haven't|i haven't|we can't|i didn't|she doesn't|not happening|not going to happen|never (?:going to )?happen|(?:just |only )?(?:kidding|joking)|but no\b|not really|as if|in my dreams|one can dream|a (?:girl|man|guy|woman) can dream|haha|lol\b|ha\b|obviously not)"
     ),
-    third_person=re.compile(rf"\b(?P<who>{_OTHERS}|(?:my|our|his|her|their) (?:{_CLOSE})){_SAYS_OF_OTHERS}"),
+    third_person=re.compile(rf"\b(?P<who>{_OTHERS}){_SAYS_OF_OTHERS}"),
     absent=re.compile(
         r"(?:is|are|'s|'re|was|he|she|they)(?:'s)? (?:not|isn't|aren't|never|won't be) (?:coming|joining|eating|here|there|part|on|in(?:volved)?|invited|around|attending|going|travelling|with us|living)|isn't (?:coming|joining|eating|here|part|on|involved|invited|around|attending|going|travelling|with us)|aren't (?:coming|joining|eating|here|part|involved|invited|around|attending|going)|won't be (?:there|coming|joining|with us|eating|around|here)|(?:stays?|staying|stayed) (?:at )?home|(?:is|'s|are) away|(?:working|busy|abroad|out of town) (?:that|then|on)|long story|(?:good|fine|great|lucky|nice) for (?:him|her|them)|(?:his|her|their) (?:problem|business|choice|call|own|loss|thing)\b|each to|to each|just saying|not (?:my|our) (?:problem|thing)|nothing to do with (?:me|us|this)|unrelated|by the way|funny (?:story|enough)|lives? in\b|anyway|bless (?:him|her|them)|poor (?:thing|guy|man|sod|woman)|go figure|whatever works|doesn't (?:affect|concern|matter)|not (?:for )?(?:him|her|them)|call you themselves|swears? by"
     ),
