@@ -22,7 +22,7 @@ from serve_app.breaker import Breaker
 from serve_app.errors import InvalidRequest, MemstrataError
 from serve_app.models.plain import Said
 
-__all__ = ["ANSWER_BYTES_MAX", "AT_ONCE_MAX", "FAULTS_MAX", "ChatClient", "ChatOptions"]
+__all__ = ["ANSWER_BYTES_MAX", "AT_ONCE_MAX", "FAULTS_MAX", "TELLING_SHARE", "ChatClient", "ChatOptions"]
 
 AT_ONCE_MAX: Final = 16
 """Calls in flight; beyond it doing without is quicker than waiting."""
