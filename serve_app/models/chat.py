@@ -160,6 +160,6 @@ def _said(body: bytes) -> Said:
     """Raises msgspec.MsgspecError, LookupError and the like for what is no answer of a chat server."""
     choice = msgspec.json.decode(body)["choices"][0]
     content = choice["message"]["content"]
-    if not isinstance(content, str):
-        raise TypeError("it said nothing")
-    return Said(content, whole=choice.get("finish_reason") in (None, "stop"))
+    if not isinstance(content, str | None):
+        raise TypeError("what it said is no text")
+    return Said(content or "", whole=choice.get("finish_reason") in (None, "stop"))

@@ -22,7 +22,7 @@ from serve_app.models.summarise_local import AnsweringModel, TransformersSummari
 from serve_app.models.summarise_prompt import PROMPT_VERSION
 from serve_app.ports import Summariser
 
-__all__ = ["PACKAGED", "CompressOptions", "SummariserOptions", "open_summarisers"]
+__all__ = ["PACKAGE", "PACKAGED", "PACKAGE_FILE", "CompressOptions", "SummariserOptions", "open_summarisers"]
 
 PACKAGED: Final = "smollm2"
 """SmolLM2-135M-Instruct in four bits a weight, as a third party's package carries it: small enough for tests."""
