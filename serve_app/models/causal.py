@@ -43,19 +43,16 @@ class CausalModel:
     """One model on one device. Not thread-safe."""
 
     def __init__(self, folder: Path, gguf_file: str | None, *, device: str) -> None:
-        """Raises SummariserFailed where the folder holds no language model that can be loaded."""
+        """Raises whatever the libraries do where the folder holds no language model that can be loaded."""
         torch.set_num_threads(1)  # two threads beside a busy core are many times slower than one
         _no_progress_bar()
         _no_advice()
         target = torch.device(usable_device(device))
         files: dict[str, Any] = {"gguf_file": gguf_file} if gguf_file else {}
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, **files)
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=number_format(target), local_files_only=True, use_safetensors=True, **files
-            )
-        except (ImportError, OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
-            raise SummariserFailed(f"cannot be loaded: {type(error).__name__}") from error
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, **files)
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=number_format(target), local_files_only=True, use_safetensors=True, **files
+        )
         self._model = model.to(target).eval()
         self._model.generation_config = self._greedy()
         self._positions = _positions(model.config.get_text_config())

@@ -79,13 +79,16 @@ WORDS_A_TOKEN: Final = 0.7
 
 _KANA: Final = re.compile(r"[\u3041-\u30ff]")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
-_LATIN_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]{2,}")
 _SPANISH: Final = re.compile(
     r"\b(?:que|el|la|los|las|un|una|es|por|para|con|pero|mi|en|del|más|muy|yo|qué|está|quiero)\b|[ñ¿¡]", re.IGNORECASE
 )
 _ENGLISH: Final = re.compile(
     r"\b(?:the|and|is|to|of|a|in|that|it|for|my|we|you|i|with|but|not|have|on)\b", re.IGNORECASE
 )
+
+_LEAD: Final = re.compile(r"^\d{4}-\d\d-\d\d [^:\n]{1,80}: ", re.MULTILINE)
+"""What stands before what was said, in no language."""
 
 HAN_WORTH: Final = 2
 """Words of other scripts that one word's place is worth: a Chinese word has about two characters."""
@@ -96,6 +99,7 @@ _MARK: Final = re.compile(r"<(?=\s*[/|]?\s*(?:conversation|draft|\|))|<(?=\|)", 
 
 def language_of(text: str) -> Language:
     """By its scripts, and by small words between English and Spanish; of mixed text the language of most of it."""
+    text = _LEAD.sub("", text)
     kana, han = len(_KANA.findall(text)), len(_HAN.findall(text))
     if (kana + han) / HAN_WORTH >= len(_LATIN_WORD.findall(text)) and kana + han:
         return "ja" if kana * 4 > han else "zh"
