@@ -46,6 +46,7 @@ from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
+from serve_app.models.summarise import open_summarisers
 from serve_app.observe.metrics import Gauges, Metrics
 from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
@@ -139,7 +140,11 @@ class Service:
         opened.callback(encoders.close)
         metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
-        compressor = Compressor()
+        summarisers = open_summarisers(settings.compress)
+        models = tuple(dict.fromkeys(one for one in summarisers if one is not None))
+        for model in models:
+            opened.callback(model.close)
+        compressor = Compressor(*summarisers)
         self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock)
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
@@ -182,7 +187,9 @@ class Service:
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
         )
-        operator.watch(keys, policies, golden_files)
+        operator.watch(keys, policies, golden_files, models=models)
+        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
+            opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
         compressing = Compressing(compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s)

@@ -14,14 +14,8 @@ from typing import Any
 import pytest
 
 from serve_app.errors import ExpanderFailed, InvalidRequest
-from serve_app.models.expand import (
-    ANSWER_BYTES_MAX,
-    AT_ONCE_MAX,
-    FAULTS_MAX,
-    ChatExpander,
-    ExpanderOptions,
-    open_expander,
-)
+from serve_app.models.chat import ANSWER_BYTES_MAX, AT_ONCE_MAX, FAULTS_MAX
+from serve_app.models.expand import ChatExpander, ExpanderOptions, open_expander
 from serve_app.ports import AskedQuery, Expansion
 from tests.models.chat_server import ChatServer
 
@@ -50,7 +44,7 @@ class Asking:
                 return await self.expander.expand(ASKED, deadline_s)
             finally:
                 await self.expander.close()
-                self.expander._http = None  # its connections belong to the loop that ends here
+                self.expander._chat._http = None  # its connections belong to the loop that ends here
 
         return asyncio.run(asked())
 
