@@ -195,6 +195,20 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     constraints: tuple[Constraint, ...] = ()
     """The ledger, in the order of its turns."""
     topics: tuple[Topic, ...] = ()
+    target_tokens: int = 0
+    """What it was to be no longer than; 0: not known, as of one that an earlier release made."""
+    reasons: tuple[str, ...] = ()
+    """Why it is less than the configured backends could give; one with reasons is made again."""
+
+    def same_input(self, input_hash: str, version: str, target_tokens: int) -> bool:
+        """Whether it was made of these turns in these states, by the same, to the same end, and whole."""
+        made_of = (self.input_hash, self.version, self.target_tokens)
+        return made_of == (input_hash, version, target_tokens) and not self.reasons
+
+    @property
+    def binding(self) -> bool:
+        """Whether something in it binds beyond its session: that is kept when the text has expired."""
+        return any(one.lasting and one.status == "active" for one in self.constraints)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

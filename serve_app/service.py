@@ -139,7 +139,7 @@ class Service:
         metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
         compressor = Compressor()
-        self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock)
+        self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock, policies)
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)

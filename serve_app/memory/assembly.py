@@ -51,7 +51,7 @@ class Assembled(msgspec.Struct, frozen=True):
     inputs: ContextInputs
     seq: int
     older: Older = Older()
-    summary_expired: bool = False
+    summary_due: bool = False
     found: tuple[Found, ...] = ()
     search: Answer = Answer([], asked=frozenset())
 
@@ -70,7 +70,7 @@ class Answered(msgspec.Struct, frozen=True):
 
     context: Context
     seq: int
-    summary_expired: bool
+    summary_due: bool
     found: tuple[Found, ...]
     search: Answer
 
@@ -95,7 +95,7 @@ def answer(
     stages.mark_two("retrieve", "rerank", state.search.second_s)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
-    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
 
 def assemble(
@@ -161,7 +161,7 @@ def _stored(
         hits=tuple(found),
         partners=partners.turns,
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found), answer)
+    return Assembled(inputs, state.seq, state.older, state.summary_due, tuple(found), answer)
 
 
 def _once(*reasons: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import msgspec
 from serve_app.context.exchanges import announced
 from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
+from serve_app.memory.due import near_end
 from serve_app.memory.requests import AsOf
 from serve_app.records import TurnPut, TurnsMoved
 from serve_app.retrieve.warm import Unfolded
@@ -83,7 +84,8 @@ class Memories(msgspec.Struct, frozen=True):
     summary: Summary | None
     changed_since: bool
     """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
-    summary_expired: bool
+    summary_due: bool
+    """The session has no summary, or one near its end, in its newest state."""
     reasons: tuple[str, ...] = ()
     """Why some turns may lack."""
 
@@ -220,10 +222,11 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         older = _outside_window(index, block, window, seq) if index else Older()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
+    due = seq == block.applied_seq and index is not None and (summary is None or near_end(summary, now))
     newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
-    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired, reasons)
+    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, due, reasons)
 
 
 class LastSaid(msgspec.Struct, frozen=True):

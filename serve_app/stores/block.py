@@ -73,6 +73,8 @@ class SessionIndex:
     seqs: list[int] = field(default_factory=list)
     times: array[int] = field(default_factory=lambda: array("q"))
     summarised_seq: int = 0
+    changed_seq: int = 0
+    """Of the latest edit or erasure in it, or a later one."""
 
     @property
     def last_at(self) -> int:
@@ -176,6 +178,8 @@ class Block:
         for summary in stored.summaries:
             self._put_summary(summary)
         self.changed_seq = stored.changed_seq
+        for index in self.sessions.values():
+            index.changed_seq = stored.changed_seq  # the tables know the owner's latest change, not each session's
         self.applied_seq = folded_seq
 
     def apply(self, record: Record) -> None:
@@ -212,7 +216,7 @@ class Block:
             self._add_to_session(turn.session, turn.id, turn.seq, turn.created_at)
             self._make_resident(turn)
             return
-        self._drop_summaries(turn.session)
+        self._drop_summaries(turn.session, turn.rev)
         self.changed_seq = turn.rev
         self.moved.edited(turn.seq)
         if turn.seq in self.turns:
@@ -309,7 +313,7 @@ class Block:
         self.total_turns -= 1
         self.moved.forget([record.turn_seq])
         self._forget_content([record.turn_seq])
-        self._drop_summaries(record.session)
+        self._drop_summaries(record.session, record.seq)
         if not session.seqs:
             del self.sessions[record.session]
 
@@ -356,8 +360,9 @@ class Block:
             self.sessions[record.session].summarised_seq = 0
         self.changed_seq = record.seq
 
-    def _drop_summaries(self, session: str) -> None:
+    def _drop_summaries(self, session: str, seq: int) -> None:
         """Forget a session's summaries: they may quote a turn that has changed or gone."""
         self.summaries.pop(session, None)
         if session in self.sessions:
             self.sessions[session].summarised_seq = 0
+            self.sessions[session].changed_seq = seq
