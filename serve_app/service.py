@@ -41,6 +41,7 @@ from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
+from serve_app.memory.sweep import SummarySweep
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
@@ -213,6 +214,7 @@ class Service:
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             *more_duties,
+            SummarySweep(self._refresher, self._clock, settings.memory.summary.ttl_s),
             Archiver(),
         ]
         assert self._upkeep is not None
