@@ -353,6 +353,7 @@ class Memory:
         degradation = Degradation("full", (*doubts, *reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms)
         words, window = understood.keywords, understood.window
         drawn = understood.drawn_from
         return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained, drawn)
@@ -397,6 +398,7 @@ class Memory:
             self._refresher.read(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms, made.context.total_tokens)
         return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
 
     async def _resolved(self, shard: Shard, owner: Owner, request: ContextRequest, moment: Moment) -> Resolved:

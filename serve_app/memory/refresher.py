@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from serve_app.compress.compressor import Compressor
-from serve_app.core import SECOND_US, Owner, Summary
+from serve_app.core import SECOND_US, Owner, Summary, Turn
 from serve_app.errors import Overloaded, StorageTrouble
 from serve_app.memory.agenda import Agenda, Asked, Key
 from serve_app.memory.due import DEGRADED_RETRY_S, SummaryOptions, age_due_at, why_due
@@ -41,7 +41,9 @@ CLOSE_S = 1.0
 
 
 class Refresher:
-    """`policies` of tenants win over `options`; without them the options hold for all."""
+    """`policies` of tenants win over `options`; without them the options hold for all. `made` is told of each summary
+    and what it was made from.
+    """
 
     def __init__(
         self,
@@ -51,12 +53,13 @@ class Refresher:
         clock: Callable[[], int],
         policies: Policies | None = None,
         meter: SummaryMeter = UNMETERED,
+        made: Callable[[Summary, Sequence[Turn]], None] = lambda summary, turns: None,
     ) -> None:
         self._options = options
         self._tokenizer = tokenizer
         self._clock = clock
         self._policies = policies
-        self._maker = SummaryMaker(compressor, tokenizer, clock, meter)
+        self._maker = SummaryMaker(compressor, tokenizer, clock, meter, made)
         self._writers: Sequence[ShardWriter] = ()
         self._agenda = Agenda()
         self._closed = threading.Event()
