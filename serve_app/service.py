@@ -36,12 +36,14 @@ from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.logged import SearchLog
+from serve_app.memory.measures import SummaryMeasures
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
+from serve_app.memory.sweep import SummarySweep
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
@@ -136,16 +138,25 @@ class Service:
         tokenizer = open_tokenizer(settings.memory.tokenizer)
         self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
         opened.callback(self._pool.shutdown)
-        encoders = self._open_encoders(embedders, identity.versions)
+        metrics = Metrics(settings.prices)
+        encoders = self._open_encoders(embedders, identity.versions, metrics)
         opened.callback(encoders.close)
-        metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
         summarisers = open_summarisers(settings.compress)
         models = tuple(dict.fromkeys(one for one in summarisers if one is not None))
         for model in models:
             opened.callback(model.close)
         compressor = Compressor(*summarisers)
-        self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock)
+        self._measures = SummaryMeasures(compressor, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
+        self._refresher = Refresher(
+            compressor,
+            tokenizer,
+            settings.memory.summary,
+            self._clock,
+            policies,
+            metrics.summaries,
+            self._measures.made,
+        )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
@@ -219,11 +230,14 @@ class Service:
         opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
+        self._measures.start()
+        opened.callback(self._measures.close)
         duties: list[Duty] = [
             Expirer(self._clock, settings.fold.expire_every_s),
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             *more_duties,
+            SummarySweep(self._refresher, self._clock, settings.memory.summary.ttl_s),
             Archiver(),
         ]
         assert self._upkeep is not None
@@ -246,14 +260,16 @@ class Service:
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
         return FollowingOperator(self._writers, self._followers, self._pool, encoders.query(WARM_UP))
 
-    def _open_encoders(self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion]) -> Encoders:
+    def _open_encoders(
+        self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion], metrics: Metrics
+    ) -> Encoders:
         """Those of the versions that the store has."""
         active = [embedder for embedder in embedders if embedder.version in stored]
         if self._queues_beside is not None:
             return Encoders(active, self._queues_beside())
         if self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
-        return Encoders(active)
+        return Encoders(active, spent=metrics.costs.embedded)
 
     def _show_first_key(self, keys: KeyFile) -> None:
         """A replica that shares its writer's keys makes none."""

@@ -116,6 +116,12 @@ class Client:
     def backups(self) -> list[Json]:
         return list(self._send("/v1/admin/backups", {}, "GET")["backups"])
 
+    def policy(self, name: str) -> Json:
+        return dict(self._send(f"/v1/admin/policies/{quote(name)}", {}, "GET")["policy"])
+
+    def put_policy(self, name: str, policy: Json) -> None:
+        self._send(f"/v1/admin/policies/{quote(name)}", policy, "PUT")
+
     def stats(self) -> Json:
         return self._send("/v1/admin/stats", {}, "GET")
 

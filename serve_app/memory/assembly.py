@@ -13,7 +13,7 @@ import msgspec
 
 from serve_app.context.candidates import Dropped
 from serve_app.context.exchanges import any_linked, linked
-from serve_app.context.inputs import ContextInputs
+from serve_app.context.inputs import ContextInputs, Standing
 from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
 from serve_app.core import Degradation, Fact, Level, Summary, Turn
@@ -51,7 +51,7 @@ class Assembled(msgspec.Struct, frozen=True):
     inputs: ContextInputs
     seq: int
     older: Older = Older()
-    summary_expired: bool = False
+    summary_due: bool = False
     found: tuple[Found, ...] = ()
     search: Answer = Answer([], asked=frozenset())
 
@@ -70,7 +70,7 @@ class Answered(msgspec.Struct, frozen=True):
 
     context: Context
     seq: int
-    summary_expired: bool
+    summary_due: bool
     found: tuple[Found, ...]
     search: Answer
 
@@ -95,7 +95,7 @@ def answer(
     stages.mark_two("retrieve", "rerank", state.search.second_s)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
-    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
 
 def assemble(
@@ -127,7 +127,7 @@ def _stored(
     block, missing = shard.block_or_tail(owner)
     resolved = retrieval.resolved
     as_of = reading.seq_asked(shard, block, request.as_of) if resolved.seq is None else resolved.seq
-    state = reading.memories(shard, block, request.session, as_of, moment.expiry)
+    state = reading.memories(shard, block, request.session, as_of, moment.expiry, request.whole_user, request.notes)
     turns = state.turns if request.history is None else _sent(request, moment)
     question = _question(request, retrieval, state.seq, moment, turns)
     unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
@@ -156,12 +156,13 @@ def _stored(
         moment,
         Degradation("full", _once(*reasons, *partners.reasons)),
         facts=state.facts,
+        standing=state.standing,
         summary=state.summary,
         turns=turns,
         hits=tuple(found),
         partners=partners.turns,
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found), answer)
+    return Assembled(inputs, state.seq, state.older, state.summary_due, tuple(found), answer)
 
 
 def _once(*reasons: str) -> tuple[str, ...]:
@@ -212,6 +213,7 @@ def _inputs(
     degradation: Degradation,
     *,
     facts: tuple[Fact, ...] = (),
+    standing: tuple[Standing, ...] = (),
     summary: Summary | None = None,
     turns: tuple[Turn, ...],
     hits: tuple[Found, ...] = (),
@@ -225,6 +227,7 @@ def _inputs(
         now=moment.now,
         system=request.system,
         facts=facts,
+        standing=standing,
         notes=request.notes,
         summary=summary,
         turns=turns,

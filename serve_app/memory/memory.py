@@ -30,6 +30,7 @@ from serve_app.errors import (
 )
 from serve_app.memory import entities, reading
 from serve_app.memory.assembly import Moment, Retrieval, answer
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.entities import EntityPage
 from serve_app.memory.expansion import (
@@ -45,7 +46,7 @@ from serve_app.memory.expansion import (
 )
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
-from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.requests import (
     Appended,
@@ -352,6 +353,7 @@ class Memory:
         degradation = Degradation("full", (*doubts, *reasons, *answer.reasons, *shard.doubts))
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms)
         words, window = understood.keywords, understood.window
         drawn = understood.drawn_from
         return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained, drawn)
@@ -392,10 +394,11 @@ class Memory:
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
-        if request.session is not None and made.summary_expired:
-            self._refresher.ask(shard, owner.key, request.session)
+        if request.session is not None and made.summary_due:
+            self._refresher.read(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms, made.context.total_tokens)
         return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
 
     async def _resolved(self, shard: Shard, owner: Owner, request: ContextRequest, moment: Moment) -> Resolved:

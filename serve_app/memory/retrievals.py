@@ -11,6 +11,10 @@ from serve_app.write.hits import Noted
 
 
 class ReadMeter(Protocol):
+    def request(self, ms: Mapping[str, float], tokens: int) -> None:
+        """A search or a context took so long by stage; the context has so many tokens."""
+        ...
+
     def tier_read(self, tier: Tier, hit: bool) -> None:
         """A retrieval looked into this tier, and was answered by it or not."""
         ...
@@ -27,6 +31,9 @@ class Retrievals:
         """`seqs`: of the turns that were handed out."""
         self._noted[shard].note(owner, seqs, now)
         self._count(answer)
+
+    def took_time(self, ms: Mapping[str, float], tokens: int = 0) -> None:
+        self._meter.request(ms, tokens)
 
     def _count(self, answer: Answer) -> None:
         """Hot: answered by memory alone. Warm and cold, where they were asked: something came from there."""
