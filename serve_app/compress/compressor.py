@@ -74,16 +74,6 @@ class Compressor:
         """The same with nothing remembered."""
         return Compressor(self._coarse, self._fine)
 
-    @property
-    def backend(self) -> str:
-        """What it is called in figures."""
-        models = [one.name for one in (self._coarse, self._fine) if one is not None]
-        return "+".join(dict.fromkeys(models)) or "extractive"
-
-    def afresh(self) -> Compressor:
-        """The same with nothing remembered."""
-        return Compressor(self._coarse, self._fine)
-
     def compress(
         self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
     ) -> Compressed:
