@@ -14,12 +14,15 @@ _FUNCTION = frozenset(
     "百千万亿零半左右大小上下前后内外中间时候天月日年号周期今明昨早晚现目先后次回以只另外本来改换成定按算直接还有"
     "們個這還沒會讓對過來時後裡為與並從給請許說記號點兩萬億現別麼嗎幾歲當應該經將們只"
 )
-_HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+_FUNCTION_RUN = re.compile(f"[{''.join(sorted(_FUNCTION))}]+")
+_RUN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]+")
 _LATIN = re.compile(r"[a-z][a-z0-9_.+-]{1,40}")
 _KATAKANA = re.compile(r"[\u30a1-\u30ff]{2,20}")
 
 
 def words(folded: str) -> frozenset[str]:
-    """Characters that are no function words, and whole words of Latin letters and katakana."""
-    characters = {char for char in _HAN.findall(folded) if char not in _FUNCTION}
-    return frozenset(characters.union(_LATIN.findall(folded), _KATAKANA.findall(folded)))
+    """Characters that are no function words, pairs of them that stand together, and words of Latin and katakana."""
+    runs = _RUN.findall(_FUNCTION_RUN.sub(" ", folded))
+    characters = {char for run in runs for char in run}
+    pairs = {run[place : place + 2] for run in runs for place in range(len(run) - 1)}
+    return frozenset(characters.union(pairs, _LATIN.findall(folded), _KATAKANA.findall(folded)))

@@ -64,6 +64,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody else takes part: comes along, is for my daughter, the two of us."""
     person: re.Pattern[str] = NOTHING
     """Names somebody: group `who` for kin and acquaintances, `pronoun` for the last one named."""
+    subjectless: re.Pattern[str] = NOTHING
+    """Goes on about whoever was last named: he, hers, or no subject at all. Matched at the beginning."""
     reports: re.Pattern[str] = NOTHING
     """Somebody's word that may bind the speaker: my wife says, finance wrote."""
     therefore: re.Pattern[str] = NOTHING
@@ -100,7 +102,9 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
 
     values: tuple[tuple[str, re.Pattern[str]], ...] = ()
     """Kind (money, date, time, duration, size, count, percent, code, name ...) and pattern, the first to match a place
-    wins. Group `n` is the amount (else the whole), group `unit` its unit."""
+    wins. Group `n` is the amount (else the whole), group `unit` its unit. No kind: the name of the group is the kind."""
+    figures: re.Pattern[str] = re.compile("")
+    """What a text has that names a sum, a size, a share, a number or a code: without it those are not looked for."""
     units: Mapping[str, str] = {}
     """Units that mean the same: euros -> eur."""
     number: Callable[[str], str] = str
