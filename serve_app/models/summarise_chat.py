@@ -41,7 +41,7 @@ class ChatSummariser:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`clock` is the breaker's. Raises InvalidRequest where the key is missing."""
-        self._name, self._window_tokens = name, window_tokens
+        self._name, self._window_tokens, self._deadline_s = name, window_tokens, options.deadline_ms / 1e3
         self._chat = ChatClient(options, section, SummariserFailed, clock)
         self._closed = False
         self._loop = asyncio.new_event_loop()
@@ -64,20 +64,19 @@ class ChatSummariser:
         """See the port. Waits on the calling thread."""
         if self._closed:
             raise SummariserFailed("closed")
-        work = self._lines(task, time.monotonic() + deadline_s)
+        within_s = max(0.0, min(deadline_s, self._deadline_s))
+        work = self._lines(task, time.monotonic() + within_s)
         try:
             waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:  # closed just now
             work.close()
             raise SummariserFailed("closed") from error
         try:
-            lines = waiting.result(max(0.0, deadline_s))
-        except TimeoutError as error:
+            lines = waiting.result(within_s)
+        except TimeoutError as error:  # the work ends by the same deadline, and tells the breaker
             raise SummariserFailed("deadline") from error
         except CancelledError as error:
             raise SummariserFailed("closed") from error
-        finally:
-            waiting.cancel()
         if not lines:
             raise SummariserFailed("answer of no use")
         return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import threading
@@ -11,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Asked = dict[str, Any]
+Answer = Callable[[Asked, Callable[[], bool]], Asked]
+"""Of what is asked; the second argument says whether whoever asked has gone."""
 
 
 class ChatServer:
@@ -20,7 +23,7 @@ class ChatServer:
     many seconds. `resets`: it breaks the connection off.
     """
 
-    def __init__(self, answer: Callable[[Asked], Asked] | None = None, port: int = 0) -> None:
+    def __init__(self, answer: Answer | None = None, port: int = 0) -> None:
         self.content: str | None = "{}"
         self.contents: list[str] = []
         """Said first, one after the other."""
@@ -49,7 +52,8 @@ class ChatServer:
                 elif owner.drips is not None:
                     self._drip(owner.drips)
                 else:
-                    self._say(owner.raw if owner.raw is not None else json.dumps(owner._answer(asked)).encode())
+                    raw = owner.raw
+                    self._say(json.dumps(owner._answer(asked, self._gone)).encode() if raw is None else raw)
 
             def _say(self, said: bytes) -> None:
                 self.send_response(owner.status)
@@ -59,6 +63,10 @@ class ChatServer:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(said)
+
+            def _gone(self) -> bool:
+                readable, _, _ = select.select([self.connection], [], [], 0)
+                return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
             def _drip(self, pause_s: float) -> None:
                 self.send_response(owner.status)
@@ -99,12 +107,15 @@ class ChatServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def _as_told(self, asked: Asked) -> Asked:
+    def _as_told(self, asked: Asked, gone: Callable[[], bool]) -> Asked:
         content = self.contents.pop(0) if self.contents else self.content
         message = {"role": "assistant", "content": content}
         return {"choices": [{"index": 0, "message": message, "finish_reason": self.finish}]}
 
 
 class _QuietServer(ThreadingHTTPServer):
+    request_queue_size = 64
+    """With the default of 5, callers who come at once wait a second for another try."""
+
     def handle_error(self, *_: Any) -> None:
         """Whoever breaks off is no news."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from serve_app.models.causal import CausalModel
 from serve_app.models.summarise import PACKAGE, PACKAGE_FILE, PACKAGED
-from tests.models.chat_server import Asked, ChatServer
+from tests.models.chat_server import Answer, Asked, ChatServer
 
 LIMIT_S = 300.0
 """Of one answer, whoever still waits for it."""
@@ -30,15 +30,17 @@ def packaged_model() -> CausalModel:
     return CausalModel(Path(spec.origin).parent, PACKAGE_FILE, device="cpu")
 
 
-def answering(model: CausalModel) -> Callable[[Asked], Asked]:
-    """One at a time, in the order in which they come."""
+def answering(model: CausalModel) -> Answer:
+    """One at a time; for whoever has gone nothing more is computed, as real servers do it."""
     one_at_a_time = threading.Lock()
 
-    def answer(asked: Asked) -> Asked:
+    def answer(asked: Asked, gone: Callable[[], bool]) -> Asked:
         with one_at_a_time:
             until = time.monotonic() + LIMIT_S
             said = model.answer(
-                asked["messages"], asked.get("max_tokens") or TOKENS_MAX, lambda: time.monotonic() >= until
+                asked["messages"],
+                asked.get("max_tokens") or TOKENS_MAX,
+                lambda: time.monotonic() >= until or gone(),
             )
         prompt = _tokens(model, "\n".join(one["content"] for one in asked["messages"]))
         completion = _tokens(model, said.content)

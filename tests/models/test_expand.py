@@ -175,6 +175,14 @@ def test_after_faults_in_a_row_the_server_is_left_alone_for_a_while(server: Chat
     assert asking.fault() == "status 500"  # they are counted anew
 
 
+def test_callers_in_a_hurry_do_not_close_it_to_others(server: ChatServer) -> None:
+    server.delay_s = 0.5
+    server.says("the Leica")
+    asking = Asking(server)
+    assert [asking.fault(0.01) for _ in range(FAULTS_MAX + 1)] == ["deadline"] * (FAULTS_MAX + 1)
+    assert asking().rewritten == "the Leica"
+
+
 def test_more_at_once_than_there_are_places_do_not_wait(server: ChatServer) -> None:
     server.delay_s = 0.5
     server.says("the Leica")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,10 @@ from serve_app.errors import InvalidRequest, SummariserFailed
 from serve_app.models.plain import Said
 from serve_app.models.summarise import CompressOptions, SummariserOptions, open_summarisers
 from serve_app.models.summarise_answer import lines_of
+from serve_app.models.summarise_local import TransformersSummariser
 from serve_app.models.summarise_prompt import asked, language_of
 from serve_app.ports import Summariser, SummaryTask
+from tests.models.answering import Answering
 from tests.models.test_causal import small
 
 # ---- the question
@@ -190,6 +194,22 @@ def test_a_model_that_cannot_be_loaded_is_told(tmp_path: Path, file: str, held: 
             found.summarise(SummaryTask("x", 5), 60.0)
     assert "cannot be loaded" in (found.trouble or "")
     found.close()
+
+
+def test_a_closed_one_lets_go_of_its_weights() -> None:
+    models: list[weakref.ref[Answering]] = []
+
+    def load() -> Answering:
+        model = Answering("One thing.")
+        models.append(weakref.ref(model))
+        return model
+
+    found = TransformersSummariser("local", load, window_tokens=512, deadline_s=60.0, rest_s=1.0)
+    assert found.summarise(SummaryTask("x", 5), 60.0) == "One thing."
+    assert models[0]() is not None
+    found.close()
+    gc.collect()
+    assert models[0]() is None
 
 
 @pytest.mark.parametrize(
