@@ -374,7 +374,7 @@ class Memory:
         """Resolve the query, embed it; read the state as of one moment, retrieve, and pack it under the budget."""
         if layout not in (None, self._layout.name):
             raise InvalidRequest(f"there is no layout {layout!r}")
-        tokenizer = self._tokenizer(request.tokenizer)
+        tokenizer = self.tokenizer(request.tokenizer)
         started = time.monotonic()
         now = self._clock() if request.now is None else request.now
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
@@ -441,7 +441,8 @@ class Memory:
         clock = self._clock()
         return clock if now is None else max(now, clock)
 
-    def _tokenizer(self, name: str | None) -> Tokenizer:
+    def tokenizer(self, name: str | None) -> Tokenizer:
+        """The default one without a name. Raises InvalidRequest for one that is not here."""
         found = self._tokenizers.get(name or self._options.tokenizer)
         if found is None:
             raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")
