@@ -96,9 +96,9 @@ def beside(client: Client, dialogues: Sequence[Dialogue], seconds: float) -> Jso
     finally:
         client.put_policy("summary", before)
         client.erase(user)
-    spread = {name: spread(ms) for name, ms in found.items()}
-    ratios = {name: round(spread["on"][name] / spread["off"][name], 3) for name in ("p50", "p99")}
-    return {"ms": spread, "on_to_off": ratios, "written": writing.written}
+    spreads = {name: spread(ms) for name, ms in found.items()}
+    ratios = {name: round(spreads["on"][name] / spreads["off"][name], 3) for name in ("p50", "p99")}
+    return {"ms": spreads, "on_to_off": ratios, "written": writing.written}
 
 
 def _contexts(client: Client, user: str, seconds: float) -> list[float]:

@@ -30,6 +30,7 @@ from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.memory.apart import CompressorApart
 from serve_app.memory.compressing import Compressing
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
@@ -147,9 +148,13 @@ class Service:
         for model in models:
             opened.callback(model.close)
         compressor = Compressor(*summarisers)
-        self._measures = SummaryMeasures(compressor, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
+        making: Compressor | CompressorApart = compressor
+        if settings.memory.summary.apart and compressor.backend == "extractive":
+            making = CompressorApart(compressor)
+            opened.callback(making.close)
+        self._measures = SummaryMeasures(making, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
         self._refresher = Refresher(
-            compressor,
+            making,
             tokenizer,
             settings.memory.summary,
             self._clock,

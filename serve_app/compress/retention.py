@@ -6,14 +6,14 @@ Each says which words must stand together in one line of its summary.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from serve_app.compress.compressor import Compressor
+from serve_app.compress.compressor import Compressed
 from serve_app.core import SECOND_US, Role, Turn
 from serve_app.ports import Tokenizer
 
@@ -39,6 +39,14 @@ class Dialogue(msgspec.Struct, frozen=True):
     must_keep: tuple[tuple[str, ...], ...]
 
 
+class Compresses(Protocol):
+    """What is measured."""
+
+    def compress(
+        self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
+    ) -> Compressed: ...
+
+
 class Kept(NamedTuple):
     """Of things that bind."""
 
@@ -52,7 +60,7 @@ def held_out() -> tuple[Dialogue, ...]:
     return tuple(msgspec.json.decode(line, type=Dialogue) for line in text.splitlines())
 
 
-def measured(compressor: Compressor, tokenizer: Tokenizer, deadline_s: float) -> Iterator[Kept]:
+def measured(compressor: Compresses, tokenizer: Tokenizer, deadline_s: float) -> Iterator[Kept]:
     """Dialogue by dialogue, so that whoever asks may rest between them."""
     for dialogue in held_out():
         target = max(1, round(SHARE * sum(tokenizer.count(one.content) for one in dialogue.turns)))

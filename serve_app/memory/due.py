@@ -45,6 +45,8 @@ class SummaryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settle_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
     deadline_s: Seconds = 60.0
     """Of one summary: a backend that takes longer is passed over."""
+    apart: bool = True
+    """Whether what needs no model is computed in a process of its own, so that requests notice nothing of it."""
     workers: Annotated[int, Meta(ge=1, le=64)] = 4
     """Summaries that are made at the same time, most of it waiting for models."""
 

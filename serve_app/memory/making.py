@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from serve_app.compress.compressor import Compressor, input_hash
+from serve_app.compress.compressor import Compressed, input_hash
 from serve_app.core import SECOND_US, Summary, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.memory.agenda import Key
@@ -48,6 +48,22 @@ class SummaryMeter(Protocol):
         ...
 
 
+class Compresses(Protocol):
+    """`compress.compressor.Compressor`, in this process or apart."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def backend(self) -> str: ...
+
+    def forget(self) -> None: ...
+
+    def compress(
+        self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
+    ) -> Compressed: ...
+
+
 class Unmetered:
     def summarised(self, backend: str, result: Result, seconds: float, read_tokens: int, tokens: int) -> None: ...
 
@@ -78,7 +94,7 @@ class SummaryMaker:
 
     def __init__(
         self,
-        compressor: Compressor,
+        compressor: Compresses,
         tokenizer: Tokenizer,
         clock: Callable[[], int],
         meter: SummaryMeter = UNMETERED,

@@ -11,15 +11,15 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from serve_app.compress.compressor import Compressor
 from serve_app.compress.drift import distance
 from serve_app.compress.retention import measured
 from serve_app.core import Summary, Turn
-from serve_app.memory.making import SummaryMeter
+from serve_app.errors import SummariserFailed
+from serve_app.memory.making import Compresses, SummaryMeter
 from serve_app.ports import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -39,6 +39,12 @@ RETENTION_EVERY_S = 24 * 3600
 CLOSE_S = 1.0
 
 
+class Afresh(Protocol):
+    """A compressor that can be had with nothing remembered."""
+
+    def afresh(self) -> Compresses: ...
+
+
 class Sample(NamedTuple):
     """A summary and what it was made from."""
 
@@ -47,7 +53,7 @@ class Sample(NamedTuple):
 
 
 class SummaryMeasures:
-    def __init__(self, compressor: Compressor, tokenizer: Tokenizer, meter: SummaryMeter, deadline_s: float) -> None:
+    def __init__(self, compressor: Afresh, tokenizer: Tokenizer, meter: SummaryMeter, deadline_s: float) -> None:
         self._compressor = compressor
         self._tokenizer = tokenizer
         self._meter = meter
@@ -79,10 +85,13 @@ class SummaryMeasures:
     def _run(self) -> None:
         due = time.monotonic()
         while not self._closed.is_set():
-            if time.monotonic() >= due:
-                self._measure_retention()
-                due = time.monotonic() + RETENTION_EVERY_S
-            self._measure_drift()
+            try:
+                if time.monotonic() >= due:
+                    due = time.monotonic() + RETENTION_EVERY_S
+                    self._measure_retention()
+                self._measure_drift()
+            except SummariserFailed as error:
+                _log.info("a measure of summaries is left out: %s", error)
 
     def _measure_retention(self) -> None:
         kept = bound = 0

@@ -13,15 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from serve_app.compress.compressor import Compressor
 from serve_app.core import SECOND_US, Owner, Summary, Turn
-from serve_app.errors import Overloaded, StorageTrouble
+from serve_app.errors import Overloaded, StorageTrouble, SummariserFailed
 from serve_app.memory.agenda import Agenda, Asked, Key
 from serve_app.memory.due import DEGRADED_RETRY_S, SummaryOptions, age_due_at, why_due
-from serve_app.memory.making import UNMETERED, SummaryMaker, SummaryMeter
+from serve_app.memory.making import UNMETERED, Compresses, SummaryMaker, SummaryMeter
 from serve_app.policies import Policies, SummaryPolicy
 from serve_app.ports import Tokenizer
-from serve_app.records import Record, SummaryPut, TurnGone, TurnPut
+from serve_app.records import Record, SessionGone, SummaryPut, TurnGone, TurnPut, UserGone
 from serve_app.write.commit import ShardWriter
 from serve_app.write.shard import Shard
 
@@ -47,7 +46,7 @@ class Refresher:
 
     def __init__(
         self,
-        compressor: Compressor,
+        compressor: Compresses,
         tokenizer: Tokenizer,
         options: SummaryOptions,
         clock: Callable[[], int],
@@ -55,6 +54,7 @@ class Refresher:
         meter: SummaryMeter = UNMETERED,
         made: Callable[[Summary, Sequence[Turn]], None] = lambda summary, turns: None,
     ) -> None:
+        self._compressor = compressor
         self._options = options
         self._tokenizer = tokenizer
         self._clock = clock
@@ -82,6 +82,8 @@ class Refresher:
         """The writer calls this with each batch that became durable."""
         touched = {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}
         touched |= {(one.owner, one.session) for one in records if isinstance(one, TurnGone)}
+        if any(map(_ends_a_text, records)):
+            self._compressor.forget()
         for owner, session in touched:
             self.ask(shard, owner, session)
 
@@ -129,9 +131,13 @@ class Refresher:
         """The summary of the session as it is now, made and stored if there is none yet; None where there is nothing
         to sum up, or where it was overtaken again and again.
 
-        Raises StorageTrouble, Overloaded.
+        Raises StorageTrouble; Overloaded also where what sums up gives no answer in time.
         """
-        return self._maker.make(self._writers[shard.number], Key(shard.number, owner, session), self._under(owner))
+        key = Key(shard.number, owner, session)
+        try:
+            return self._maker.make(self._writers[shard.number], key, self._under(owner))
+        except SummariserFailed as error:
+            raise Overloaded(f"no summary could be made: {error}") from error
 
     def _under(self, owner: str) -> SummaryOptions:
         if self._policies is None:
@@ -149,7 +155,7 @@ class Refresher:
     def _attend(self, asked: Asked) -> None:
         try:
             self._look(asked)
-        except (StorageTrouble, Overloaded) as error:
+        except (StorageTrouble, Overloaded, SummariserFailed) as error:
             self._maker.discarded += 1
             self._ask(asked.key, LATE_S, read=asked.read)
             if not self._closed.is_set():
@@ -168,6 +174,12 @@ class Refresher:
                 self._ask(key, DEGRADED_RETRY_S)
         elif state.new:
             self._ask(key, (age_due_at(state.new, options) - now) / SECOND_US)
+
+
+def _ends_a_text(record: Record) -> bool:
+    """Whether somebody's words are to be nowhere any more."""
+    edited = isinstance(record, TurnPut) and record.turn.rev != record.turn.seq
+    return edited or isinstance(record, TurnGone | SessionGone | UserGone)
 
 
 def unsummarised(records: Iterable[Record]) -> list[tuple[str, str]]:
