@@ -15,13 +15,20 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from serve_app.breaker import Breaker
 from serve_app.core import EmbeddingVersion
-from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError
+from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError, Overloaded
 from serve_app.ports import EncodedQuery, Encodings, Vectors
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+FAULTS_MAX, REST_S = 3, 2.0
+"""An encoder that gave nothing so often in a row is left alone for so long; then one query tries it."""
+
+SLOW_S = 0.05
+"""Who waited for less than that learns nothing about the encoder."""
 
 PASSAGES_WAIT_S = 60.0
 """How long a call for vectors waits; many calls may be ahead of it."""
@@ -32,6 +39,8 @@ class Encoders(Protocol):
 
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]: ...
+
+    def of_query(self, text: str) -> str: ...
 
     def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]: ...
 
@@ -47,6 +56,8 @@ class Encoding:
         self._encoders = encoders
         self._pool = pool
         self._arrivals: Arrivals | None = None
+        names = [version.name for version in encoders.versions]
+        self.breakers = {name: Breaker(f"encoder-{name}", FAULTS_MAX, REST_S) for name in names}
 
     def version(self, named: str | None = None) -> EmbeddingVersion:
         """The active version of this name, or of the model of this name; the primary one without a name.
@@ -62,11 +73,21 @@ class Encoding:
 
     async def query(self, text: str, solo: bool, deadline: float) -> tuple[EncodedQuery | None, tuple[str, ...]]:
         """The query's vector by `deadline` (monotonic), or the reason why there is none."""
+        breaker = self.breakers[self._encoders.of_query(text)]
+        if not breaker.admit():
+            return None, ("dense: left_alone",)
+        limit_s = deadline - time.monotonic()
         try:
             asked = self._encoders.query(text, solo=solo, deadline=deadline)
         except MemstrataError as error:
+            breaker.released()
             return None, (f"dense: {error.code}",)
-        encoded = await self._outcome(asked, deadline - time.monotonic())
+        try:
+            encoded = await self._outcome(asked, limit_s)
+        except asyncio.CancelledError:
+            breaker.released()
+            raise
+        _note(breaker, encoded, limit_s)
         return (None, (f"dense: {_reason(encoded)}",)) if isinstance(encoded, BaseException) else (encoded, ())
 
     async def required(self, text: str, deadline: float) -> EncodedQuery:
@@ -151,6 +172,16 @@ class Arrivals:
 def _tell(landed: asyncio.Future[bool], came: bool) -> None:
     if not landed.done():
         landed.set_result(came)
+
+
+def _note(breaker: Breaker, outcome: EncodedQuery | BaseException, waited_s: float) -> None:
+    """What an outcome says about the encoder."""
+    if not isinstance(outcome, BaseException):
+        breaker.succeeded()
+    elif isinstance(outcome, Overloaded) or (isinstance(outcome, TimeoutError) and waited_s < SLOW_S):
+        breaker.released()
+    else:
+        breaker.failed()
 
 
 def _given(outcome: Encodings | BaseException) -> Encodings:

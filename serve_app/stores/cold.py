@@ -30,7 +30,7 @@ PATIENCE: Mapping[str, str] = {
 }
 """How long LanceDB waits for an object store; it would retry for minutes. The settings' own options win."""
 
-REST_S = 15.0
+REST_S = 5.0
 """A store that failed is not asked again for so long."""
 
 
