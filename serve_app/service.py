@@ -158,7 +158,7 @@ class Service:
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
-        second = second_stage(settings.rerank, identity.versions, reranker, metrics)
+        second = second_stage(settings.rerank, identity.versions, reranker, metrics, settings.memory.rest_s)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
@@ -169,7 +169,7 @@ class Service:
             self._upkeep = GoldenUpkeep(golden_files, policies, identity.shards, self._clock)
             duties: list[Duty] = [rescan, self._upkeep]
             operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
-        encoding = Encoding(encoders, self._pools.memory)
+        encoding = Encoding(encoders, self._pools.memory, settings.memory.rest_s)
         memory = Memory(
             self._writers,
             self._indexer,

@@ -20,6 +20,7 @@ from serve_app.records import Record, decode_record
 from serve_app.stores.archive import Archives
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
+from serve_app.stores.guard import GuardBounds
 from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
@@ -142,7 +143,8 @@ def open_written(
         memory = settings.memory
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = openers.cold(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives)
+        guard = GuardBounds(rest_s=memory.rest_s)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives, guard=guard)
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
         writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)
@@ -178,7 +180,8 @@ def open_followed(
         log = FollowedLog(segments, settings.follow.stale_s)
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold)
+        guard = GuardBounds(rest_s=memory.rest_s)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, guard=guard)
         followers.append(Follower(shard, log, table, settings.follow))
         opened.callback(followers[-1].close)
         followers[-1].start()

@@ -21,7 +21,7 @@ from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
 from serve_app.memory.deadlines import NO_HURRY, Plan
 from serve_app.memory.expansion import HISTORY_TURNS, SAID_CHARACTERS_MAX, Resolved
-from serve_app.memory.reading import Older, Partners
+from serve_app.memory.reading import Memories, Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery, Tokenizer
@@ -153,23 +153,13 @@ def _remembered(
 ) -> Assembled:
     """Of what this block holds all but what retrieval would find. Raises StorageTrouble."""
     with patient_until(NOW):
-        state = reading.memories(
-            shard, block, request.session, reading.seq_asked(shard, block, request.as_of), moment.expiry
-        )
-        turns = state.turns if request.history is None else _sent(request, moment)
+        as_of = reading.seq_asked(shard, block, request.as_of)
+        state, turns = _state(shard, block, request, as_of, moment)
         partners = _partners(shard, block, turns, (), state.seq, moment.expiry)
     if level == "recent_only" and not turns:
         level = "system_only"
-    inputs = _inputs(
-        request,
-        moment,
-        Degradation(level, _once(*reasons, *state.reasons, *partners.reasons)),
-        facts=state.facts,
-        summary=state.summary,
-        turns=turns,
-        partners=partners.turns,
-    )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired)
+    degradation = Degradation(level, _once(*reasons, *state.reasons, *partners.reasons))
+    return _assembled(request, moment, degradation, state, turns, partners, Answer([], asked=frozenset()))
 
 
 def _sent_alone(shard: Shard, request: ContextRequest, reasons: tuple[str, ...], moment: Moment) -> Assembled:
@@ -194,15 +184,14 @@ def _stored(
         return _of_tail(shard, owner, request, (*reasons, *missing), moment)
     resolved = retrieval.resolved
     as_of = reading.seq_asked(shard, block, request.as_of) if resolved.seq is None else resolved.seq
-    state = reading.memories(shard, block, request.session, as_of, moment.expiry)
-    turns = state.turns if request.history is None else _sent(request, moment)
+    state, turns = _state(shard, block, request, as_of, moment)
     question = _question(request, retrieval, state.seq, moment, turns)
     unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
     answer = search(
         block,
         question,
         retrieval.encoded,
-        shard.table,
+        shard.reads,
         shard.turns,
         unfolded,
         second=retrieval.second,
@@ -218,17 +207,39 @@ def _stored(
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
     partners = _partners(shard, block, turns, found, state.seq, moment.expiry)
+    degradation = Degradation("full", _once(*reasons, *partners.reasons))
+    return _assembled(request, moment, degradation, state, turns, partners, answer)
+
+
+def _state(
+    shard: Shard, block: Block, request: ContextRequest, as_of: int | None, moment: Moment
+) -> tuple[Memories, tuple[Turn, ...]]:
+    """What is remembered, and the conversation: the session's turns, or those that the caller sent along."""
+    state = reading.memories(shard, block, request.session, as_of, moment.expiry)
+    return state, state.turns if request.history is None else _sent(request, moment)
+
+
+def _assembled(
+    request: ContextRequest,
+    moment: Moment,
+    degradation: Degradation,
+    state: Memories,
+    turns: tuple[Turn, ...],
+    partners: Partners,
+    answer: Answer,
+) -> Assembled:
+    found = tuple(answer.found)
     inputs = _inputs(
         request,
         moment,
-        Degradation("full", _once(*reasons, *partners.reasons)),
+        degradation,
         facts=state.facts,
         summary=state.summary,
         turns=turns,
-        hits=tuple(found),
+        hits=found,
         partners=partners.turns,
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found), answer)
+    return Assembled(inputs, state.seq, state.older, state.summary_expired, found, answer)
 
 
 def _once(*reasons: str) -> tuple[str, ...]:

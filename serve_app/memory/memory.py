@@ -109,6 +109,8 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a search or context that names none."""
     store_wait_s: Positive = 3.0
     """For what is only in the tables, where no smaller answer would do: a page, a write of a user not in memory."""
+    rest_s: Positive = 2.0
+    """A model or table that failed or hung again and again is left alone for so long, then one request tries it."""
     shares: Shares = Shares()
     summary: SummaryOptions = SummaryOptions()
 

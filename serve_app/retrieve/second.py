@@ -30,7 +30,9 @@ DEADLINE_S: Final = 0.25
 """What one reranker has, unless it is configured otherwise; the caller's own deadline may come before."""
 
 FAULTS_MAX, REST_S = 3, 2.0
-"""A model that gave nothing so often in a row is left alone for so long; then one search tries it."""
+"""A model that gave nothing so often in a row is left alone for so long, unless told otherwise; then one search tries
+it.
+"""
 
 FAIR_S: Final = 0.02
 """A search with less time than that says nothing about the model."""
@@ -72,6 +74,7 @@ class SecondStage:
         meter: RerankMeter | None = None,
         deadline_s: float = DEADLINE_S,
         late: bool = True,
+        rest_s: float = REST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`late`: whether anybody looks at tokens."""
@@ -81,7 +84,7 @@ class SecondStage:
         self._deadline_s = deadline_s
         self._clock = clock
         self._remembered = Remembered()
-        self.breaker = Breaker("reranker", FAULTS_MAX, REST_S, clock)
+        self.breaker = Breaker("reranker", FAULTS_MAX, rest_s, clock)
         """Of the model: the others compute on the thread that asks them."""
 
     @property

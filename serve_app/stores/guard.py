@@ -154,6 +154,15 @@ class Guard:
     def _work(self) -> None:
         while (reading := self._next()) is not None:
             self._do(reading)
+            if reading.given_up and self._ends():
+                return
+
+    def _ends(self) -> bool:
+        """Whether this thread, whose read was given up, is one too many now: another was begun in its place."""
+        with self._changed:
+            surplus = self._threads - self._overdue > self._bounds.threads
+            self._threads -= surplus
+            return surplus
 
     def _next(self) -> Reading[Any] | None:
         """The next read; None where this thread is to end."""
@@ -161,7 +170,7 @@ class Guard:
             self._idle += 1
             self._changed.wait_for(lambda: self._waiting, IDLE_S)
             self._idle -= 1
-            if not self._waiting or self._threads - self._overdue > self._bounds.threads:
+            if not self._waiting:
                 self._threads -= 1
                 return None
             reading = self._waiting.popleft()

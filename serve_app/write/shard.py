@@ -37,7 +37,7 @@ from serve_app.stores.archive import Archives
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
-from serve_app.stores.guard import Guard, Reading
+from serve_app.stores.guard import Guard, GuardBounds, Reading
 from serve_app.stores.guarded import GuardedColdTable, GuardedTable
 from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
@@ -85,13 +85,15 @@ class Shard:
         *,
         cold: ColdTable,
         archives: Archives | None = None,
+        guard: GuardBounds | None = None,
     ) -> None:
+        """`guard`: the bounds of reads of each of the two tables."""
         self.number = number
         self.log = log
         self.table = table
         self.cold = cold
-        self.reads = GuardedTable(table, Guard(f"warm-{number}"))
-        self.cold_reads = GuardedColdTable(cold, Guard(f"cold-{number}"))
+        self.reads = GuardedTable(table, Guard(f"warm-{number}", guard))
+        self.cold_reads = GuardedColdTable(cold, Guard(f"cold-{number}", guard))
         self.versions = tuple(versions)
         self.applied_seq = 0
         self.folded_seq = 0
