@@ -51,6 +51,7 @@ from serve_app.records import Record
 from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.golden_file import GoldenFiles
+from serve_app.stores.layout_file import LayoutFile
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.archiving import Archiver
@@ -126,9 +127,10 @@ class Service:
         opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
         self._expander = open_expander(settings.expand)
-        policies = PolicyFile(settings.store_folder)
-        with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
-            policies.refresh()
+        policies, layouts = PolicyFile(settings.store_folder), LayoutFile(settings.store_folder, self._clock)
+        for file in (policies, layouts):
+            with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
+                file.refresh()
         embedders = settings.open_embedders(self._open_encoder)
         identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
@@ -177,14 +179,15 @@ class Service:
             Understanding(policies, self._expander),
             second,
             Relevance(encoding, reranker, self._pool),
+            layouts,
         )
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
         )
-        operator.watch(keys, policies, golden_files)
+        operator.watch(keys, policies, layouts, golden_files)
         metrics.watch(Gauges(self._gauges))
         self._show_first_key(keys)
-        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan)
+        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"
         return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
 

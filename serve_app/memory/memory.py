@@ -19,7 +19,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from serve_app.context.layout import DEFAULT_LAYOUT, Layout
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.entities.values import EntityClass
 from serve_app.errors import (
@@ -28,6 +27,7 @@ from serve_app.errors import (
     NotFound,
     ReceiptNotReached,
 )
+from serve_app.layouts import Layouts
 from serve_app.memory import entities, reading
 from serve_app.memory.assembly import Moment, Retrieval, answer
 from serve_app.memory.encoding import Encoding
@@ -43,6 +43,7 @@ from serve_app.memory.expansion import (
     resolved_as_of,
     stands_alone,
 )
+from serve_app.memory.layouts import LayoutsThen, choose, layouts_then, needs_moment, written_at
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
 from serve_app.memory.refresher import Refresher, SummaryOptions
@@ -121,6 +122,7 @@ class Memory:
         understanding: Understanding,
         second: SecondStage,
         relevance: Relevance,
+        layouts: Layouts,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
@@ -139,7 +141,7 @@ class Memory:
         self._understanding = understanding
         self._second = second
         self._redacting = Redacting(policies, pool)
-        self._layout: Layout = DEFAULT_LAYOUT
+        self._layouts = layouts
 
     # ---- writes
 
@@ -366,12 +368,8 @@ class Memory:
 
     # ---- context
 
-    async def context(
-        self, owner: Owner, request: ContextRequest, stages: Stages, layout: str | None = None
-    ) -> ContextAnswer:
+    async def context(self, owner: Owner, request: ContextRequest, stages: Stages) -> ContextAnswer:
         """Resolve the query, embed it; read the state as of one moment, retrieve, and pack it under the budget."""
-        if layout not in (None, self._layout.name):
-            raise InvalidRequest(f"there is no layout {layout!r}")
         tokenizer = self._tokenizer(request.tokenizer)
         started = time.monotonic()
         now = self._clock() if request.now is None else request.now
@@ -381,14 +379,16 @@ class Memory:
         stages.mark("wait")
         moment = Moment(now, self._effective(now), self._versions)
         understood = await self._resolved(shard, owner, request, moment)
+        layouts = await self._layouts_then(shard, owner, request)
+        chosen = choose(layouts.state, request, understood.window)
         stages.mark("expand")
         encoded, reasons = await self._encoded(understood.query, True, started, request.deadline_s)
         stages.mark("embed")
-        reasons = (*understood.reasons, *reasons, *shard.doubts)
+        reasons = (*layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
         deadline = None if request.deadline_s is None else started + request.deadline_s
         size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT, reranked=encoded is not None)
         retrieval = Retrieval(understood, encoded, self._second, deadline)
-        asked = (request, retrieval, reasons, moment, self._layout, tokenizer, stages)
+        asked = (request, retrieval, reasons, moment, chosen.layout, tokenizer, stages)
         made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
@@ -396,7 +396,24 @@ class Memory:
             self._refresher.ask(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
-        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
+        return ContextAnswer(
+            context=made.context,
+            found=made.found,
+            as_of=as_of,
+            now=now,
+            tokenizer=tokenizer.name,
+            layout=chosen.layout.name,
+            revision=chosen.revision,
+            query_type=chosen.query_type,
+            explained=made.search.explained,
+        )
+
+    async def _layouts_then(self, shard: Shard, owner: Owner, request: ContextRequest) -> LayoutsThen:
+        """The tenant's layouts at the moment that is asked for: nearly always now, and then nothing is looked up."""
+        moment = None
+        if needs_moment(self._layouts, owner.tenant, request.as_of):
+            moment = await self._in_pool(written_at, shard, owner.key, request.as_of)
+        return layouts_then(self._layouts, owner.tenant, request.as_of, moment)
 
     async def _resolved(self, shard: Shard, owner: Owner, request: ContextRequest, moment: Moment) -> Resolved:
         """By rules alone. Most queries stand for themselves, and no turn is looked at for them."""
