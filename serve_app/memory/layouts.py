@@ -10,11 +10,10 @@ from serve_app.context.layout import DEFAULT_LAYOUT, ZONES, Layout
 from serve_app.core import NEVER, TimeWindow
 from serve_app.errors import InvalidRequest, StorageTrouble
 from serve_app.layouts import BUILT_IN, DEFAULT_NAME, NOTHING_TUNED, Chosen, History, Layouts, QueryType, State
-from serve_app.memory import reading
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.retrieve.query_types import query_type
-from serve_app.write.shard import Shard
 
+MOMENT_UNKNOWN = "as_of: nobody can say now which layouts were in force then; those of today are used"
 TOO_OLD = "as_of: the layouts of then are not kept any more; the oldest known are used"
 
 
@@ -66,14 +65,6 @@ def _then(history: History, as_of: AsOf, moment: int | None) -> LayoutsThen:
         state = history.at_revision(as_of.revision)
         lost = state.revision > as_of.revision
     return LayoutsThen(state, (TOO_OLD,) if lost else ())
-
-
-def written_at(shard: Shard, owner: str, as_of: AsOf) -> int | None:
-    """When the write that `as_of` names was; None where nobody can say."""
-    try:
-        return None if as_of.seq is None else reading.written_at(shard, owner, as_of.seq)
-    except StorageTrouble:
-        return None
 
 
 def choose(state: State, request: ContextRequest, window: TimeWindow | None) -> ChosenLayout:

@@ -217,7 +217,7 @@ def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
 
 def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
     if block.moved.is_cold(seq):
-        return shard.table.arrived_at(block.key, seq)
+        return shard.reads.arrived_at(block.key, seq)
     resident = block.turns.get(seq)
     found = [resident] if resident else shard.turns(block.key, [seq])
     return found[0].arrived_at if found else 0
@@ -289,7 +289,7 @@ def _with_older(
     try:
         return shard.turns(block.key, window), ()
     except StorageTrouble as error:
-        return resident, (f"recent: {error.code}",)
+        return resident, (f"recent: {error.reason}",)
 
 
 def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> Older:
@@ -329,7 +329,7 @@ def partners(shard: Shard, block: Block, turns: Sequence[Turn], as_of: int, now:
     try:
         near = [*(shard.turns(block.key, seqs) if seqs else ()), *near]
     except StorageTrouble as error:  # what memory holds is given all the same
-        reasons = (f"tool exchanges: {error.code}",)
+        reasons = (f"tool exchanges: {error.reason}",)
     return Partners(tuple(living([turn for turn in near if _calls(turn) & wanted], now)), reasons)
 
 
