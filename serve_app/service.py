@@ -30,6 +30,7 @@ from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.memory.compressing import Compressing
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
@@ -205,7 +206,10 @@ class Service:
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
-        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan, layouts)
+        compressing = Compressing(compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s)
+        opened.callback(compressing.close)
+        routes = Routes(memory, compressing, operator, golden)
+        admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"
         return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
 

@@ -81,6 +81,7 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Rout
         ("DELETE", "/v1/turns/{turn_id}", routes.delete_turn),
         ("POST", "/v1/context", routes.context),
         ("POST", "/v1/search", routes.search),
+        ("POST", "/v1/compress", routes.compress),
         ("POST", "/v1/query:expand", routes.expand),
         ("PUT", "/v1/users/{user_id}/facts/{key}", routes.put_fact),
         ("GET", "/v1/users/{user_id}/facts/{key}", routes.get_fact),

@@ -45,6 +45,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ("delete", "/v1/turns/{turn_id}", "Delete a turn", None, ("user_id", "session_id"), 200),
     ("post", "/v1/context", "Build a context under a token budget", schemas.ContextIn, (), 200),
     ("post", "/v1/search", "Search a user's turns", schemas.SearchIn, (), 200),
+    ("post", "/v1/compress", "Make a summary of turns that are sent along", schemas.CompressIn, (), 200),
     (
         "post",
         "/v1/query:expand",

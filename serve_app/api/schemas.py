@@ -185,6 +185,13 @@ class ContextIn(Body):
     explain: bool = False
 
 
+class CompressIn(Body):
+    turns: Annotated[list[TurnIn], Meta(min_length=1, max_length=TURNS_A_CALL_MAX)]
+    target_tokens: Annotated[int, Meta(ge=1, le=BUDGET_TOKENS_MAX)]
+    now: Time | None = None
+    tokenizer: Name | None = None
+
+
 class GoldIn(Body):
     session_id: Id
     turn_id: Id

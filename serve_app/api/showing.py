@@ -13,9 +13,10 @@ from serve_app.api.times import format_time
 from serve_app.backup.runner import Shown
 from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
-from serve_app.core import Constraint, Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
+from serve_app.core import Constraint, Degradation, Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
 from serve_app.layouts import QueryType
+from serve_app.memory.compressing import Made
 from serve_app.memory.entities import EntityLine
 from serve_app.memory.relevance import Relevances
 from serve_app.records import Erasure
@@ -168,6 +169,12 @@ def shown_summary(summary: Summary) -> dict[str, Any]:
         "topics": [msgspec.to_builtins(topic) for topic in summary.topics],
         "constraints": [shown_constraint(one) for one in summary.constraints],
     }
+
+
+def shown_compressed(made: Made) -> dict[str, Any]:
+    """Where every turn had expired the summary covers none."""
+    span = {} if made.covers else {"first_seq": None, "last_seq": None}
+    return shown_summary(made.summary) | span | {"degradation": Degradation("full", made.reasons)}
 
 
 def shown_constraint(one: Constraint) -> dict[str, Any]:

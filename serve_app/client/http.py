@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote as percent_encoded
@@ -79,6 +79,10 @@ class Client:
     def append(self, user: str, session: str, turns: list[Json], wait: str = "durable") -> Json:
         body = {"user_id": user, "turns": turns, "wait": wait}
         return self._send(f"/v1/sessions/{quote(session)}/turns", body)
+
+    def compress(self, turns: Sequence[Mapping[str, Any]], target_tokens: int, **more: Any) -> Json:
+        """A summary of these turns, of which nothing is stored."""
+        return self._send("/v1/compress", {"turns": list(turns), "target_tokens": target_tokens, **more})
 
     def refresh_summary(self, user: str, session: str) -> Json:
         """Make the session's summary anew now, where it would follow in the background."""

@@ -413,7 +413,7 @@ class Memory:
 
     async def context(self, owner: Owner, request: ContextRequest, stages: Stages) -> ContextAnswer:
         """Resolve the query, embed it; read the state as of one moment, retrieve, and pack it under the budget."""
-        tokenizer = self._tokenizer(request.tokenizer)
+        tokenizer = self.tokenizer(request.tokenizer)
         started = time.monotonic()
         now = self._clock() if request.now is None else request.now
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
@@ -537,7 +537,8 @@ class Memory:
         clock = self._clock()
         return clock if now is None else max(now, clock)
 
-    def _tokenizer(self, name: str | None) -> Tokenizer:
+    def tokenizer(self, name: str | None) -> Tokenizer:
+        """The default one without a name. Raises InvalidRequest for one that is not here."""
         found = self._tokenizers.get(name or self._options.tokenizer)
         if found is None:
             raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")

@@ -28,6 +28,7 @@ BODIES: dict[str, Any] = {
     "/v1/turns/{turn_id}": {"content": "changed"},
     "/v1/context": {"user_id": "zelda", "query": "x", "budget_tokens": 500},
     "/v1/search": {"user_id": "zelda", "query": "x"},
+    "/v1/compress": {"turns": [{"role": "user", "content": "x"}], "target_tokens": 50},
     "/v1/query:expand": {"query": "x", "now": "2024-05-06T07:08:09Z"},
     "/v1/users/{user_id}/facts/{key}": {"value": "changed"},
     "/v1/redact": {"text": "x"},
