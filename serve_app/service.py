@@ -70,6 +70,7 @@ from serve_app.stores.cold import ColdTable
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.golden_file import GoldenFiles
 from serve_app.stores.lance import RecordTable
+from serve_app.stores.layout_file import LayoutFile
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.archiving import Archiver
@@ -147,9 +148,10 @@ class Service:
         opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
         self._expander = open_expander(settings.expand)
-        policies = PolicyFile(settings.store_folder)
-        with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
-            policies.refresh()
+        policies, layouts = PolicyFile(settings.store_folder), LayoutFile(settings.store_folder, self._clock)
+        for file in (policies, layouts):
+            with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
+                file.refresh()
         embedders = settings.open_embedders(self._open_encoder)
         identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
@@ -214,11 +216,12 @@ class Service:
             Understanding(policies, self._expander),
             second,
             Relevance(encoding, reranker, self._pools.memory),
+            layouts,
         )
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
-        operator.watch(keys, policies, golden_files, models=models)
+        operator.watch(keys, policies, layouts, golden_files, models=models)
         for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
             opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
@@ -229,7 +232,7 @@ class Service:
         compressing = Compressing(compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s)
         opened.callback(compressing.close)
         routes = Routes(memory, compressing, operator, golden)
-        admin = AdminRoutes(memory, operator, keys, policies, rescan)
+        admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"
         return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
 

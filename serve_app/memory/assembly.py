@@ -140,7 +140,7 @@ def smaller_answer(
         state = _sent_alone(shard, request, (*reasons, f"store: {error.reason}"), moment)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("smaller")
-    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
 
 def _of_tail(shard: Shard, owner: str, request: ContextRequest, reasons: tuple[str, ...], moment: Moment) -> Assembled:

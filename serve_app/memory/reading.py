@@ -202,6 +202,19 @@ def seq_at(shard: Shard, block: Block, instant: int) -> int:
     return min([newest, *(seq - 1 for seq in later + seqs[arrived : arrived + 1])])
 
 
+def written_at(shard: Shard, owner: str, seq: int) -> int | None:
+    """When the newest of the owner's turns, facts and summaries up to `seq` came. Raises StorageTrouble."""
+    block = shard.block(owner)
+    with block.lock:
+        places = [(index, bisect.bisect_right(index.seqs, seq)) for index in block.sessions.values()]
+        newest = max((index.seqs[place - 1] for index, place in places if place), default=None)
+        times = [fact.written_at for versions in block.facts.values() for fact in versions if fact.seq <= seq]
+        times += [one.created_at for made in block.summaries.values() for one in made if one.seq <= seq]
+    if newest is not None:
+        times.append(_arrived_at(shard, block, newest))
+    return max(times, default=None)
+
+
 def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
     """The seq of the state that is asked for; None: the newest. Raises StorageTrouble."""
     return as_of.seq if as_of.time is None else seq_at(shard, block, as_of.time)
