@@ -188,6 +188,13 @@ def signs(
     }
     if own:
         found["own"] = min(OWN_MAX, scene.weight(_whole(own)))
+    echo = (scene.told(number) & scene.told(old)) - own
+    if echo:
+        found["echo"] = min(OWN_MAX, scene.weight(_whole(echo)))
+    if {value.amount for value in before.values} & {value.amount for value in new.values}:
+        found["names_old"] = 1.0
+    if scene.repeated(old):
+        found["old_repeated"] = 1.0
     if before.turn == scene.last_taken(new.turn):
         found["recent"] = 1.0
     if _flips(scene, number, old, own):
@@ -204,6 +211,9 @@ def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points:
         "no_word": not on_subject,
         "stranger": not matches and not on_subject,
         "alone": alone and "kind" in found,
+        "alone_near": alone and {"kind", "near_size"} <= found.keys(),
+        "taken_both": matches and {"repeated", "old_repeated"} <= found.keys(),
+        "calm": matches and not _CHANGE_SIGNS & found.keys(),
         "quiet": not _CHANGE_SIGNS & found.keys(),
         "points": points and "recent" in found and bool({"withdrawal", "withdrawal_near"} & found.keys()),
         "subject_changed": not matches and "own" in found and bool(_CHANGE_SIGNS & found.keys()),
@@ -225,11 +235,7 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
     if "stranger" in signs:
         return "points" in signs
-    if "no_value" in signs:
-        return bool(_SURE_SIGNS & signs.keys()) or {"flips", "recent"} <= signs.keys()
-    if "quiet" in signs:
-        return signs.get("own", 0.0) > (0.0 if "near_size" in signs else QUIET_OWN_MIN)
-    return "no_word" not in signs or bool((_SURE_SIGNS | {"change", "told"}) & signs.keys())
+    return "no_value" not in signs or bool((_SURE_SIGNS | {"flips"}) & signs.keys())
 
 
 def _whole(words: frozenset[str]) -> frozenset[str]:
