@@ -13,12 +13,13 @@ from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
 LIVE_WORTH_MIN = 1.0
-"""Of less worth nothing is replaced, unless the assistant takes it down."""
+"""Of less worth nothing is replaced, unless the assistant takes it down, and nothing replaces that does not say so."""
 
 NEAR_CLAUSES = 8
 """Clauses before and after whose words stand near."""
 
 CHANGES = frozenset(("change", "replacement", "withdrawal"))
+_SURE_CHANGES = frozenset(("replacement", "withdrawal"))
 
 _BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
 _NO_WORDS: frozenset[str] = frozenset()
@@ -64,6 +65,8 @@ class Scene:
         clause = self.clauses[number]
         if self.turns[clause.turn].role == "assistant":
             return False
+        if self.judged.worths[number] < LIVE_WORTH_MIN and not self.judged.heard[clause.turn].changed:
+            return bool(_SURE_CHANGES & clause.signals)
         return self.taken[number] or bool(CHANGES & self._turn_signals[clause.turn])
 
     def says_something(self, number: int) -> bool:
@@ -110,6 +113,16 @@ class Scene:
             heard.words.union(*words, heard.asked_words, (value.kind for value in clause.values), told) - clause.words
         )
 
+    def told(self, number: int) -> frozenset[str]:
+        """The words of a clause and of how the assistant takes it."""
+        clause = self.clauses[number]
+        return clause.words | self.judged.heard[clause.turn].words
+
+    def repeated(self, number: int) -> bool:
+        """Whether the assistant repeats a value of it."""
+        clause = self.clauses[number]
+        return any(value.amount in self.judged.heard[clause.turn].amounts for value in clause.values)
+
     def change(self, number: int) -> dict[str, float]:
         """How much a clause sounds like a change, and is taken for one."""
         new = self.clauses[number]
@@ -121,7 +134,7 @@ class Scene:
             f"{near}_near": bool(near),
             "told": self.told_before(number),
             "changed": heard.changed,
-            "repeated": any(value.amount in heard.amounts for value in new.values),
+            "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
         }

@@ -100,6 +100,8 @@ class _People:
                 self._part |= named
                 running = False
             elif "third_person" in clause.signals or (absent and clause.who and "own" not in clause.signals):
+                joins = any("participant" in later.signals for later in sentence[place:])
+                self._part |= named if joins and not absent else set()
                 running = absent or not (named & self._part or self._matters(sentence[place:], named))
             elif {"own", "directive", "instructs"} & clause.signals:
                 running = False
@@ -117,7 +119,7 @@ class _People:
         """Whether what is said of somebody is a reason for what the speaker then asks, or their word a rule."""
         if not named:
             return False
-        called = "literal" in run[0].signals and bool(run[0].values)
+        called = any(value.kind == "name" for value in run[0].values)
         reported = "reports" in run[0].signals and any(
             {"change", "replacement", "binds"} & clause.signals for clause in run
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from serve_app.compress.scope import outside
 from serve_app.compress.statements import Clause, Verdict
-from serve_app.compress.worths import Heard, heard, worth
+from serve_app.compress.worths import EXACT, Heard, heard, worth
 from serve_app.core import Role, Turn
 
 ACTIVE_FROM = 2.8
@@ -91,7 +91,8 @@ def _says_so(clause: Clause, worth: float) -> bool:
         return False
     if "implicit" in signals or ("literal" in signals and clause.values):
         return True
-    return bool(_STRONG & signals) and "past" not in signals and worth >= STRONG_FROM
+    exact = any(value.kind in EXACT for value in clause.values)
+    return (bool(_STRONG & signals) or exact) and "past" not in signals and worth >= STRONG_FROM
 
 
 def _says_something(clause: Clause) -> bool:
