@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -156,6 +157,7 @@ class Service:
             policies,
             metrics.summaries,
             self._measures.made,
+            making.computed_s if isinstance(making, CompressorApart) else time.thread_time,
         )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
