@@ -40,8 +40,9 @@ CLOSE_S = 1.0
 
 
 class Refresher:
-    """`policies` of tenants win over `options`; without them the options hold for all. `made` is told of each summary
-    and what it was made from; `computed_s` is what the calling thread has computed so far.
+    """`policies` of tenants win over `options`; without them the options hold for all.
+
+    `made` is told of each summary and what it was made from; `computed_s` tells what the calling thread has computed.
     """
 
     def __init__(
