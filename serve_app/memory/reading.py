@@ -202,6 +202,19 @@ def seq_at(shard: Shard, block: Block, instant: int) -> int:
     return min([newest, *(seq - 1 for seq in later + seqs[arrived : arrived + 1])])
 
 
+def written_at(shard: Shard, owner: str, seq: int) -> int | None:
+    """When the newest of the owner's turns, facts and summaries up to `seq` came. Raises StorageTrouble."""
+    block = shard.block(owner)
+    with block.lock:
+        places = [(index, bisect.bisect_right(index.seqs, seq)) for index in block.sessions.values()]
+        newest = max((index.seqs[place - 1] for index, place in places if place), default=None)
+        times = [fact.written_at for versions in block.facts.values() for fact in versions if fact.seq <= seq]
+        times += [one.created_at for made in block.summaries.values() for one in made if one.seq <= seq]
+    if newest is not None:
+        times.append(_arrived_at(shard, block, newest))
+    return max(times, default=None)
+
+
 def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
     """The seq of the state that is asked for; None: the newest. Raises StorageTrouble."""
     return as_of.seq if as_of.time is None else seq_at(shard, block, as_of.time)
@@ -209,7 +222,7 @@ def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
 
 def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
     if block.moved.is_cold(seq):
-        return shard.table.arrived_at(block.key, seq)
+        return shard.reads.arrived_at(block.key, seq)
     resident = block.turns.get(seq)
     found = [resident] if resident else shard.turns(block.key, [seq])
     return found[0].arrived_at if found else 0
@@ -292,7 +305,7 @@ def _with_older(
     try:
         return shard.turns(block.key, window), ()
     except StorageTrouble as error:
-        return resident, (f"recent: {error.code}",)
+        return resident, (f"recent: {error.reason}",)
 
 
 def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> Older:
@@ -332,7 +345,7 @@ def partners(shard: Shard, block: Block, turns: Sequence[Turn], as_of: int, now:
     try:
         near = [*(shard.turns(block.key, seqs) if seqs else ()), *near]
     except StorageTrouble as error:  # what memory holds is given all the same
-        reasons = (f"tool exchanges: {error.code}",)
+        reasons = (f"tool exchanges: {error.reason}",)
     return Partners(tuple(living([turn for turn in near if _calls(turn) & wanted], now)), reasons)
 
 

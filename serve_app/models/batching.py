@@ -115,13 +115,17 @@ class EmbedService:
 
         `solo` computes the text in a batch of its own: the same bits again, whatever the load. Once
         `deadline` (on the service's clock) has passed the future gets TimeoutError and nothing is
-        computed. Raises Overloaded.
+        computed: one that comes so late is answered from the cache or not at all. Raises Overloaded.
         """
         key = query_key(self._version.name, text, solo)
         future: Future[EncodedQuery] = Future()
         with self._changed:
             self._refuse_if_closed()
             known = self._cache.get(key)
+            if known is None and deadline is not None and deadline <= self._clock():
+                self._count(expired=1)
+                future.set_exception(TimeoutError("the deadline passed before the query came"))
+                return future
             if known is None:
                 self._queries.join(key, text, cost_of(text, self._version.max_tokens), future, deadline)
                 self._changed.notify()

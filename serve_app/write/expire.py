@@ -177,7 +177,7 @@ class Expire(Operation):
     def _stored(self, shard: Shard, block: Block | None) -> list[Turn]:
         """Those that are still there."""
         if block is None:
-            return (shard.cold.read if self.cold else shard.table.turns)(self.owner, self.turns)
+            return (shard.cold_reads.read if self.cold else shard.reads.turns)(self.owner, self.turns)
         turns = shard.turns(self.owner, self.turns)
         return [turn for turn in turns if block.find(turn.session, turn.id) == turn.seq]
 
