@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from serve_app.context.layout import DEFAULT_LAYOUT, Layout
+from serve_app.context.layout import Layout
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.entities.values import EntityClass
 from serve_app.errors import (
@@ -28,9 +28,11 @@ from serve_app.errors import (
     ReceiptNotReached,
     StorageTrouble,
 )
+from serve_app.layouts import Layouts
 from serve_app.memory import entities, reading
 from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, smaller_answer
 from serve_app.memory.deadlines import Plan, Shares
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.entities import EntityPage
 from serve_app.memory.expansion import (
@@ -44,13 +46,15 @@ from serve_app.memory.expansion import (
     resolved_as_of,
     stands_alone,
 )
+from serve_app.memory.layouts import MOMENT_UNKNOWN, LayoutsThen, choose, layouts_then, needs_moment
 from serve_app.memory.pools import Pools, Reads
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
-from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.requests import (
     Appended,
+    AsOf,
     ContextAnswer,
     ContextRequest,
     ExpandRequest,
@@ -133,6 +137,7 @@ class Memory:
         understanding: Understanding,
         second: SecondStage,
         relevance: Relevance,
+        layouts: Layouts,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
@@ -151,7 +156,7 @@ class Memory:
         self._understanding = understanding
         self._second = second
         self._redacting = Redacting(policies, pools.memory)
-        self._layout: Layout = DEFAULT_LAYOUT
+        self._layouts = layouts
 
     # ---- writes
 
@@ -373,6 +378,7 @@ class Memory:
         self._retrievals.gave("search", degradation)
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms)
         words, window = understood.keywords, understood.window
         drawn = understood.drawn_from
         return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained, drawn)
@@ -407,13 +413,9 @@ class Memory:
 
     # ---- context
 
-    async def context(
-        self, owner: Owner, request: ContextRequest, stages: Stages, layout: str | None = None
-    ) -> ContextAnswer:
+    async def context(self, owner: Owner, request: ContextRequest, stages: Stages) -> ContextAnswer:
         """Resolve the query, embed it; read the state as of one moment, retrieve, and pack it under the budget."""
-        if layout not in (None, self._layout.name):
-            raise InvalidRequest(f"there is no layout {layout!r}")
-        tokenizer = self._tokenizer(request.tokenizer)
+        tokenizer = self.tokenizer(request.tokenizer)
         started = time.monotonic()
         now = self._clock() if request.now is None else request.now
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
@@ -423,20 +425,47 @@ class Memory:
         moment = Moment(now, self._effective(now), self._versions)
         plan = self._plan(started, request.deadline_s)
         understood = await self._resolved(shard, owner, request, moment, plan)
+        layouts = await self._layouts_then(shard, owner, request.as_of, plan)
+        chosen = choose(layouts.state, request, understood.window)
         stages.mark("expand")
         encoded, reasons = await self._encoded(understood.query, True, plan)
         stages.mark("embed")
-        reasons = (*understood.reasons, *reasons, *shard.doubts)
+        reasons = (*layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
         retrieval = Retrieval(understood, encoded, self._second, plan)
-        made = await self._answered(shard, owner, request, retrieval, reasons, moment, tokenizer, stages)
+        packed = (moment, chosen.layout, tokenizer)
+        made = await self._answered(shard, owner, request, retrieval, reasons, packed, stages)
         self._retrievals.gave("context", made.context.degradation)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
-        if request.session is not None and made.summary_expired:
-            self._refresher.ask(shard, owner.key, request.session)
+        if request.session is not None and made.summary_due:
+            self._refresher.read(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
-        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
+        self._retrievals.took_time(stages.ms, made.context.total_tokens)
+        return ContextAnswer(
+            context=made.context,
+            found=made.found,
+            as_of=as_of,
+            now=now,
+            tokenizer=tokenizer.name,
+            layout=chosen.layout.name,
+            revision=chosen.revision,
+            query_type=chosen.query_type,
+            explained=made.search.explained,
+        )
+
+    async def _layouts_then(self, shard: Shard, owner: Owner, as_of: AsOf, plan: Plan) -> LayoutsThen:
+        """The tenant's layouts at the moment that is asked for: nearly always now, and then nothing is looked up."""
+        if as_of.seq is None or not needs_moment(self._layouts, owner.tenant, as_of):
+            return layouts_then(self._layouts, owner.tenant, as_of)
+        size = Size(0, 0, heavy=True)
+        asked = (shard, owner.key, as_of.seq)
+        try:
+            moment = await self._reads.read(shard, owner, size, plan.load, plan.load, reading.written_at, *asked)
+        except (TimeoutError, StorageTrouble):
+            now = layouts_then(self._layouts, owner.tenant, AsOf())
+            return LayoutsThen(now.state, (*now.reasons, MOMENT_UNKNOWN))
+        return layouts_then(self._layouts, owner.tenant, as_of, moment)
 
     async def _answered(
         self,
@@ -445,8 +474,7 @@ class Memory:
         request: ContextRequest,
         retrieval: Retrieval,
         reasons: tuple[str, ...],
-        moment: Moment,
-        tokenizer: Tokenizer,
+        packed: tuple[Moment, Layout, Tokenizer],
         stages: Stages,
     ) -> Answered:
         """The whole context, or a smaller one of what is in memory where the whole does not come in time."""
@@ -454,11 +482,11 @@ class Memory:
         heavy = request.as_of.time is not None  # which state that was may have to be read from a table
         results = request.budget_tokens // TOKENS_A_RESULT
         size = Size(request.characters, results, heavy, reranked=retrieval.encoded is not None)
-        asked = (shard, owner.key, request, retrieval, reasons, moment, self._layout, tokenizer, branch)
+        asked = (shard, owner.key, request, retrieval, reasons, *packed, branch)
         try:
             made = await self._reads.read(shard, owner, size, plan.retrieve, plan.answer, answer, *asked)
         except TimeoutError:
-            smaller = (shard, owner.key, request, reasons, moment, self._layout, tokenizer, stages)
+            smaller = (shard, owner.key, request, reasons, *packed, stages)
             return await self._reads.smaller(smaller_answer, *smaller)
         stages.join(branch)
         return made
@@ -512,7 +540,8 @@ class Memory:
         clock = self._clock()
         return clock if now is None else max(now, clock)
 
-    def _tokenizer(self, name: str | None) -> Tokenizer:
+    def tokenizer(self, name: str | None) -> Tokenizer:
+        """The default one without a name. Raises InvalidRequest for one that is not here."""
         found = self._tokenizers.get(name or self._options.tokenizer)
         if found is None:
             raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")

@@ -1,0 +1,77 @@
+"""Whether two values can be values of one thing: the same kind, a unit in common, amounts not far apart. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serve_app.compress.statements import Value
+
+SIZES_NEAR = 4.0
+"""Amounts within this ratio are values of one thing more likely."""
+SIZES_FAR = 12.0
+
+_LIKE = {
+    "number": frozenset(("money", "count", "size", "duration", "percent", "time", "often")),
+    "count": frozenset(("number", "often")),
+    "often": frozenset(("number", "count")),
+    "money": frozenset(("number",)),
+    "size": frozenset(("number",)),
+    "duration": frozenset(("number",)),
+    "percent": frozenset(("number",)),
+    "time": frozenset(("number",)),
+}
+"""Kinds that one value may be told in: `three times` and `one retry`, `45 minutes` and `make it 60`."""
+
+_ONE_KIND = ({"money", "number"},)
+"""A sum said again is said without its currency."""
+
+_PER = frozenset(("a", "per", "al", "por"))
+
+
+def like(kind: str) -> frozenset[str]:
+    """The kinds that a value of this one can be matched with, itself included."""
+    return _LIKE.get(kind, frozenset()) | {kind}
+
+
+def match(new: Sequence[Value], old: Sequence[Value]) -> dict[str, float]:
+    """Signs of how the best pair of two lists matches; none where the later list says nothing new."""
+    if not new or not old or all(any(same(one, other) for other in old) for one in new):
+        return {}
+    pairs = [_pair(one, other) for one in new for other in old]
+    return max(pairs, key=lambda signs: (len(signs), sorted(signs)))
+
+
+def same(new: Value, old: Value) -> bool:
+    """Whether two amounts are one: also `the 24th` and `24 October`."""
+    if new.amount == old.amount:
+        return True
+    if " " not in new.amount and " " not in old.amount:
+        return False
+    one, other = set(new.amount.split()), set(old.amount.split())
+    return one <= other or other <= one
+
+
+def _pair(new: Value, old: Value) -> dict[str, float]:
+    if old.kind not in like(new.kind) or same(new, old):
+        return {}
+    if new.kind != old.kind and {new.kind, old.kind} not in _ONE_KIND:
+        return {"like_kind": 1.0} | _size(new, old)
+    if frozenset(new.unit.split()) & frozenset(old.unit.split()) - _PER:
+        return {"kind": 1.0, "unit": 1.0} | _size(new, old)
+    if new.unit and old.unit:
+        return {}
+    return {"kind": 1.0} | ({} if new.unit or old.unit else {"bare": 1.0}) | _size(new, old)
+
+
+def _size(new: Value, old: Value) -> dict[str, float]:
+    if "code" in (new.kind, old.kind):
+        return {}
+    one, other = _figure(new.amount), _figure(old.amount)
+    if one <= 0 or other <= 0:
+        return {}
+    ratio = max(one / other, other / one)
+    return {"near_size": 1.0} if ratio <= SIZES_NEAR else {"far_size": 1.0} if ratio > SIZES_FAR else {}
+
+
+def _figure(amount: str) -> float:
+    return float(amount) if amount.replace(".", "", 1).isdecimal() else 0.0

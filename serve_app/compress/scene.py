@@ -1,0 +1,172 @@
+"""A conversation as the ledger's fold sees it: what each clause is about, and how it was taken. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from serve_app.compress.statements import Clause, Value
+from serve_app.compress.verdicts import Judged
+from serve_app.compress.worths import EXACT
+from serve_app.core import Turn
+
+LIVE_WORTH_MIN = 1.0
+"""Of less worth nothing is replaced, unless the assistant takes it down."""
+
+NEAR_CLAUSES = 8
+"""Clauses before and after whose words stand near."""
+
+CHANGES = frozenset(("change", "replacement", "withdrawal"))
+
+_BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
+_NO_WORDS: frozenset[str] = frozenset()
+
+
+class Scene:
+    """Read-only. Clauses are named by their numbers."""
+
+    def __init__(self, turns: Sequence[Turn], clauses: Sequence[Clause], judged: Judged) -> None:
+        self.turns, self.clauses, self.judged = turns, clauses, judged
+        self._sentences: dict[int, list[int]] = {}
+        self._turn_words: dict[int, set[str]] = {}
+        self._turn_signals: dict[int, set[str]] = {}
+        self._turn_amounts: dict[int, set[str]] = {}
+        for number, clause in enumerate(clauses):
+            self._sentences.setdefault(clause.sentence, []).append(number)
+            self._turn_words.setdefault(clause.turn, set()).update(clause.words)
+            self._turn_signals.setdefault(clause.turn, set()).update(clause.signals)
+            self._turn_amounts.setdefault(clause.turn, set()).update(value.amount for value in clause.values)
+        counts = Counter(word for clause in clauses for word in clause.words)
+        self._rarity = {word: 1.5 / (1 + math.log2((1 + count) / 2)) for word, count in counts.items()}
+        self.taken = [self._is_taken(clause) for clause in clauses]
+        self.values = [self._as_heard(clause) for clause in clauses]
+        self._taken_turns = sorted(
+            {
+                clause.turn
+                for clause, taken in zip(clauses, self.taken, strict=True)
+                if taken and turns[clause.turn].role == "user"
+            }
+        )
+
+    def counts(self, number: int) -> bool:
+        """Whether a clause may be replaced."""
+        clause = self.clauses[number]
+        if self.judged.verdicts[number] in ("hypothetical", "third_person", "question"):
+            return False
+        if self.turns[clause.turn].role != "user":
+            return self.judged.verdicts[number] == "active" or (bool(clause.values) and self._accepted(clause.turn))
+        return bool(clause.values) or self.judged.worths[number] >= LIVE_WORTH_MIN or self.taken[number]
+
+    def may_replace(self, number: int) -> bool:
+        """Whether a clause may replace: what nobody heard has to say so itself."""
+        clause = self.clauses[number]
+        if self.turns[clause.turn].role == "assistant":
+            return False
+        return self.taken[number] or bool(CHANGES & self._turn_signals[clause.turn])
+
+    def says_something(self, number: int) -> bool:
+        """Whether what replaced another is worth an entry: not a mere `never mind`."""
+        clause = self.clauses[number]
+        return bool(clause.values) or len(clause.words) > (2 if "withdrawal" in clause.signals else 1)
+
+    def falls_with(self, old: int) -> Iterator[int]:
+        """The clause and what of its sentence says nothing without it."""
+        ended = self.clauses[old]
+        kinds = {value.kind for value in ended.values}
+        for number in self._sentences[ended.sentence]:
+            clause = self.clauses[number]
+            stands = clause.values or {"implicit", "literal"} & clause.signals or len(clause.words) > 3
+            exact = any(value.kind in EXACT and value.kind not in kinds for value in clause.values)
+            if number == old or not (exact or (stands and _BINDING & clause.signals)):
+                yield number
+
+    def accepts(self, number: int, turn: int) -> bool:
+        """Whether a clause repeats what the assistant or a tool said in that turn, and so ends nothing of it."""
+        if self.turns[turn].role == "user":
+            return False
+        new = self.clauses[number]
+        return new.turn - turn <= 2 or any(value.amount in self._turn_amounts[turn] for value in new.values)
+
+    def last_taken(self, turn: int) -> int:
+        """The last turn before with something that the assistant took down, or -1."""
+        place = bisect_left(self._taken_turns, turn)
+        return self._taken_turns[place - 1] if place else -1
+
+    def clauses_of(self, turn: int) -> range:
+        """The numbers of a turn's clauses."""
+        first = bisect_left(self.clauses, turn, key=lambda clause: clause.turn)
+        return range(first, bisect_left(self.clauses, turn + 1, lo=first, key=lambda clause: clause.turn))
+
+    def near(self, number: int) -> frozenset[str]:
+        """The words around a clause: of its turn, of what it answers, of how it is taken; and its kinds of values."""
+        clause = self.clauses[number]
+        heard = self.judged.heard[clause.turn]
+        around = (one for one in self.clauses[max(0, number - NEAR_CLAUSES) : number + NEAR_CLAUSES + 1])
+        words = (one.words for one in around if one.turn == clause.turn)
+        told = self._turn_words[clause.turn - 1] if self.told_before(number) else _NO_WORDS
+        return (
+            heard.words.union(*words, heard.asked_words, (value.kind for value in clause.values), told) - clause.words
+        )
+
+    def change(self, number: int) -> dict[str, float]:
+        """How much a clause sounds like a change, and is taken for one."""
+        new = self.clauses[number]
+        heard, turn = self.judged.heard[new.turn], self._turn_signals[new.turn]
+        own = "replacement" if "replacement" in new.signals else "change" if "change" in new.signals else ""
+        near = "" if own else "replacement" if "replacement" in turn else "change" if "change" in turn else ""
+        signs = {
+            own: bool(own),
+            f"{near}_near": bool(near),
+            "told": self.told_before(number),
+            "changed": heard.changed,
+            "repeated": any(value.amount in heard.amounts for value in new.values),
+            "withdrawal": "withdrawal" in new.signals,
+            "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
+        }
+        return {sign: 1.0 for sign, holds in signs.items() if holds}
+
+    def told_before(self, number: int) -> bool:
+        """Whether the turn before, of the assistant or a tool, told of a change to one of its amounts."""
+        new = self.clauses[number]
+        before = new.turn - 1
+        if before < 0 or self.turns[before].role == "user" or not new.values:
+            return False
+        changes = {"change", "changed"} & self._turn_signals.get(before, set())
+        return bool(changes) and any(value.amount in self._turn_amounts[before] for value in new.values)
+
+    def denies(self, number: int) -> bool:
+        """Whether the sentence says no."""
+        sentence = self._sentences[self.clauses[number].sentence]
+        return any("negative" in self.clauses[one].signals for one in sentence)
+
+    def weight(self, words: frozenset[str]) -> float:
+        """What sharing these words says: little where many clauses have them."""
+        return sum(self._rarity.get(word, 0.5) for word in sorted(words))
+
+    def _is_taken(self, clause: Clause) -> bool:
+        """Whether the assistant takes it down or repeats some of it, or the user accepts what a tool says."""
+        if self.turns[clause.turn].role != "user":
+            return self.turns[clause.turn].role == "tool" and self._accepted(clause.turn)
+        heard = self.judged.heard[clause.turn]
+        words = self._turn_words[clause.turn] if CHANGES & clause.signals else clause.words
+        repeated = bool(heard.words & words) or any(value.amount in heard.amounts for value in clause.values)
+        return heard.acknowledged or heard.changed or repeated
+
+    def _accepted(self, turn: int) -> bool:
+        """Whether the user says yes to what an assistant or a tool just said."""
+        for later in range(turn + 1, min(turn + 3, len(self.turns))):
+            if self.turns[later].role == "user":
+                return "confirmation" in self._turn_signals.get(later, set())
+        return False
+
+    def _as_heard(self, clause: Clause) -> tuple[Value, ...]:
+        """Its values, and what the assistant takes a bare number for: `380` of `380 grams, noted`."""
+        if self.turns[clause.turn].role == "tool":
+            return tuple(value for value in clause.values if value.kind != "number")
+        bare = {value.amount for value in clause.values if value.kind == "number"}
+        if not bare:
+            return clause.values
+        told = (value for value in self.judged.heard[clause.turn].values if value.kind != "number")
+        return clause.values + tuple(value for value in told if value.amount in bare)
