@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from serve_app.config import StoreOptions
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.memory import MemoryOptions
-from serve_app.memory.refresher import SummaryOptions
 from serve_app.memory.reranking import RerankOptions
 from serve_app.models.rerank import CrossEncoding
 from serve_app.policies import DAY_S

@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.memory import MemoryOptions
 from serve_app.memory.reranking import RerankOptions
+from serve_app.models.summarise import CompressOptions, SummariserOptions
 from serve_app.ports import Shortlist
 from tests.api.running import Running, hash_settings, refused
 from tests.faults.load import Faulty
+from tests.models.chat_server import ChatServer
 
 REST_S = 0.2
 SLACK_S = 2.0
@@ -127,6 +130,47 @@ def test_plain_reads_of_a_hung_table_are_refused_in_time_and_others_answered(fau
     assert time.monotonic() - started < 4 * 0.5 + SLACK_S
     assert len(running.turns("here", "s")) == 4
     assert running.ok("GET", "/v1/admin/stats")["shards"][0]["table_fragments"] is None
+
+
+# ---- the compressor
+
+
+@pytest.mark.parametrize("how", ["hung", "killed"])
+def test_the_compressor_is_never_on_the_way_of_a_read(tmp_path: Path, how: str) -> None:
+    """Its model hangs or resets connections while summaries are due all the time: no answer lacks anything for it."""
+    server = ChatServer()
+    server.content = "Something was said about boats."
+    model = SummariserOptions(backend="openai", url=server.url, model="m", deadline_ms=1_000, rest_s=REST_S)
+    settings = hash_settings(
+        tmp_path,
+        compress=CompressOptions(coarse=model),
+        memory=MemoryOptions(summary=SummaryOptions(every_turns=1, settle_s=0.05)),
+    )
+    running = Running(settings)
+    try:
+        running.append("u", "s", *[f"the boat number {n}" for n in range(12)], wait="indexed")
+        server.delay_s, server.resets = (60.0, False) if how == "hung" else (0.0, True)
+        slowest = 0.0
+        for number in range(30):
+            running.append("u", "s", f"the boat that came as number {number}")
+            started = time.monotonic()
+            context = running.context("u", f"which boat, {number}?", session_id="s", deadline_ms=500)
+            assert context["degradation"] == {"level": "full", "reasons": []}
+            assert running.search("u", "which boat?", deadline_ms=500)["degradation"]["reasons"] == []
+            slowest = max(slowest, time.monotonic() - started)
+            time.sleep(0.02)
+        assert slowest < 2 * 0.5 + SLACK_S
+        made = running.ok("POST", "/v1/sessions/s/summary:refresh", params={"user_id": "u"})
+        assert made["last_seq"] > 0, "what needs no model makes it"
+        server.delay_s, server.resets = 0.0, False
+        ends = time.monotonic() + 10
+        while running.ok("GET", "/readyz", key=None)["degraded"]:
+            running.append("u", "s", "one more boat")
+            assert time.monotonic() < ends
+            time.sleep(0.1)
+    finally:
+        running.stop()
+        server.close()
 
 
 # ---- time
