@@ -53,7 +53,7 @@ from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.models.summarise import open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
-from serve_app.ports import Embedder, Expander
+from serve_app.ports import Embedder, Expander, Summariser
 from serve_app.records import Record
 from serve_app.retrieve.second import SecondStage
 from serve_app.shards import (
@@ -227,7 +227,7 @@ class Service:
         for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
             opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
-        breakers = self._breakers(encoding, second)
+        breakers = self._breakers(encoding, second, models)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
@@ -314,11 +314,19 @@ class Service:
         if self._upkeep is not None:
             self._upkeep.committed(shard, records)
 
-    def _breakers(self, encoding: Encoding, second: SecondStage) -> Callable[[], list[Breaker]]:
-        """Of all that requests may wait for."""
+    def _breakers(
+        self, encoding: Encoding, second: SecondStage, models: Sequence[Summariser]
+    ) -> Callable[[], list[Breaker]]:
+        """Of all that may hang."""
+        asked: list[Summariser | Expander] = [*models, *filter(None, [self._expander])]
         shards = [writer.shard for writer in self._writers]
         guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
-        all_of_them = [*encoding.breakers.values(), second.breaker, *(guard.breaker for guard in guards)]
+        all_of_them = [
+            *encoding.breakers.values(),
+            second.breaker,
+            *(one.breaker for one in asked),
+            *(guard.breaker for guard in guards),
+        ]
         return lambda: all_of_them
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:
