@@ -26,21 +26,46 @@ PARAGRAPH = "\n\n"
 OPENING = "(The conversation so far.)"
 """Anthropic's messages start with the user; this stands there where memory starts with the assistant."""
 
+HEAD_ZONES: frozenset[Zone] = frozenset({"system", "facts"})
+"""They stand first, and change with neither turns nor query."""
+
 CONVERSATION_TITLE = "The conversation so far, oldest first"
 QUERY_LEAD = "The user now says:\n"
 
 
+class CachePrefix(msgspec.Struct, frozen=True):
+    """Where a page's stable beginning ends: what a provider's prompt cache can hold while turns and queries change.
+
+    All of `system` if it is set, the first `messages` of the messages, the first `characters` of the text.
+    """
+
+    tokens: int
+    system: bool = False
+    messages: int = 0
+    characters: int = 0
+
+
 class Page(msgspec.Struct, frozen=True):
-    """A rendered context: `messages` and `system`, or `text`; and the tokens of each zone."""
+    """A rendered context: `messages` and `system`, or `text`; and the tokens of each zone.
+
+    `head_characters`: of the text, system text and facts.
+    """
 
     zones: dict[Zone, int]
     messages: tuple[Message, ...] = ()
     system: str | None = None
     text: str | None = None
+    head_characters: int = 0
 
     @property
     def tokens(self) -> int:
         return sum(self.zones.values())
+
+    @property
+    def prefix(self) -> CachePrefix:
+        first = self.messages[0]["role"] if self.messages else ""
+        tokens = self.zones["system"] + self.zones["facts"]
+        return CachePrefix(tokens, self.system is not None, int(first == "system"), self.head_characters)
 
 
 def render(pieces: Sequence[Piece], style: Format, tokenizer: Tokenizer) -> Page:
@@ -136,7 +161,8 @@ def _text(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
     zones: dict[Zone, int] = dict.fromkeys(ZONES, 0)
     for zone, section in sections:
         zones[zone] += tokenizer.count(section)
-    return Page(_reconciled(zones, tokenizer.count(text)), text=text)
+    head = PARAGRAPH.join(section for zone, section in sections if zone in HEAD_ZONES)
+    return Page(_reconciled(zones, tokenizer.count(text)), text=text, head_characters=len(head))
 
 
 def _text_record(piece: Piece) -> Record:
