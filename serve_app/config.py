@@ -22,6 +22,7 @@ from serve_app.models.expand import ExpanderOptions
 from serve_app.models.multilingual import MULTILINGUAL
 from serve_app.models.summarise import CompressOptions
 from serve_app.models.weights import PACKAGED
+from serve_app.observe.costs import PriceOptions
 from serve_app.ports import Embedder
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
@@ -137,6 +138,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backup: BackupOptions = BackupOptions()
     expand: ExpanderOptions = ExpanderOptions()
     compress: CompressOptions = CompressOptions()
+    prices: PriceOptions = PriceOptions()
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option without meaning."""

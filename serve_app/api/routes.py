@@ -138,10 +138,11 @@ class Routes:
         owner = _owner(who, body.user_id)
         asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.context_request, body)
         stages = _begun(request)
-        answer = await self._memory.context(owner, asked, stages, body.layout)
+        answer = await self._memory.context(owner, asked, stages)
         shown = showing.shown_context(answer.context, answer.found if body.explain else ())
-        receipt = str(answer.as_of)
-        shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
+        as_of = asking.moment_text(answer.as_of, answer.revision)
+        shown |= {"as_of": as_of, "receipt": str(answer.as_of), "now": body.now or format_time(answer.now)}
+        shown["layout"] = showing.shown_choice(answer.layout, answer.revision, answer.query_type)
         if answer.explained is not None:
             shown["explain"] = showing.shown_explained(answer.explained)
         return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": stages.finish()})

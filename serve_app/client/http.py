@@ -116,6 +116,31 @@ class Client:
     def backups(self) -> list[Json]:
         return list(self._send("/v1/admin/backups", {}, "GET")["backups"])
 
+    def policy(self, name: str) -> Json:
+        return dict(self._send(f"/v1/admin/policies/{quote(name)}", {}, "GET")["policy"])
+
+    def put_policy(self, name: str, policy: Json) -> None:
+        self._send(f"/v1/admin/policies/{quote(name)}", policy, "PUT")
+
+    def tune_layout(self, name: str, shares: Mapping[str, int], when: Json | None = None) -> Json:
+        """Set a layout of the key's tenant: percents for all six zones, and the requests that it is meant for.
+
+        It counts from the next context on. Raises Refused for what is no layout.
+        """
+        body: Json = {"shares": dict(shares)} | ({"when": when} if when else {})
+        return self._send(f"/v1/admin/layouts/{quote(name)}", body, "PUT")
+
+    def layouts(self) -> Json:
+        """All layouts of the key's tenant, and their revision."""
+        return self._send("/v1/admin/layouts", {}, "GET")
+
+    def layout(self, name: str) -> Json:
+        return self._send(f"/v1/admin/layouts/{quote(name)}", {}, "GET")
+
+    def remove_layout(self, name: str) -> Json:
+        """`default` is the built-in one then."""
+        return self._send(f"/v1/admin/layouts/{quote(name)}", {}, "DELETE")
+
     def stats(self) -> Json:
         return self._send("/v1/admin/stats", {}, "GET")
 

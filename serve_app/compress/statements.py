@@ -1,4 +1,4 @@
-"""Turns as statements: clauses with what they say, read by the cue tables of their language. Pure, linear in the text."""
+"""Turns as statements: clauses with what they say, read by the cue tables of their language. Pure, linear in text."""
 
 from __future__ import annotations
 
