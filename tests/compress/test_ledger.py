@@ -184,7 +184,7 @@ def test_entries_are_bounded_and_the_most_worth_keeping_stay():
 
 words = st.sampled_from(
     "no must 500 euros if I were my brother hates fish, but; so 12 May now instead. forget that! "
-    "不能 预算 5000元 。 ¿ nunca más de 3 ünïcödé 🙂 \n {\"a\":1} , : …".split(" ")
+    '不能 预算 5000元 。 ¿ nunca más de 3 ünïcödé 🙂 \n {"a":1} , : …'.split(" ")
 )
 contents = st.lists(words, min_size=0, max_size=30).map(" ".join)
 
@@ -205,7 +205,15 @@ def test_any_conversation_reads_the_same_twice_and_word_for_word(parts):
         assert "".join(quoted.split()) == "".join(text.split())
 
 
-HOSTILE = ["1" * 40_000, ".,;:!?" * 7_000, "1," * 20_000, "-1" * 20_000, "a@" * 20_000, "if i " * 8_000, '{"a":' * 8_000]
+HOSTILE = [
+    "1" * 40_000,
+    ".,;:!?" * 7_000,
+    "1," * 20_000,
+    "-1" * 20_000,
+    "a@" * 20_000,
+    "if i " * 8_000,
+    '{"a":' * 8_000,
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:6])

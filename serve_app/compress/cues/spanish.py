@@ -25,8 +25,8 @@ _WORD_NUMBER = rf"\b(?:{_NUMBER_WORD})(?: (?:y )?(?:{_NUMBER_WORD}|millones)){{0
 _COUNTED = rf"(?:{NUMBER}|{_WORD_NUMBER})"
 _N = rf"(?:(?:{NUMBER})(?: ?mil\b)?|(?!uno\b){_WORD_NUMBER})"
 
-_MONTHS = "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre".split()
-_ENGLISH_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTHS = ["enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre", "octubre", "noviembre", "diciembre"]
+_ENGLISH_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = rf"(?:{either(' '.join(_MONTHS))}|setiembre|ene\.?|feb\.?|abr\.?|jun\.?|jul\.?|ago\.?|sept?\.?|oct\.?|nov\.?|dic\.?)"
 
 
@@ -56,17 +56,7 @@ def number(text: str) -> str:
     return f"{amount} {_ENGLISH_MONTHS[month]}" if month >= 0 and known else amount
 
 
-_STOP = """
-el la los las un una unos unas lo al del de en a con sin por para y e o u ni que como cuando donde quien cual si no sí ya
-más menos muy mucho mucha muchos muchas poco poca algo nada todo toda todos todas cada otro otra otros otras este esta
-estos estas ese esa esos esas aquel aquella esto eso aquello mi mis tu tus su sus nuestro nuestra nuestros nuestras me te
-se nos os le les yo tú él ella nosotros ellos ellas usted ustedes es son era eran fue fueron ser sea sean soy somos eres
-está están estaba estaban estoy estamos estar esté ha han he hemos has había haber hay haya hubo tiene tienen tengo
-tenemos tener tenga hace hacer hago haz va van voy vamos ir vaya pero porque pues entonces así también tampoco sólo solo
-aún todavía ahora luego después antes hasta desde sobre entre contra según durante mediante bien mejor peor vale gracias
-favor bueno claro perfecto anotado entendido hecho actualizado puede pueden puedo podemos poder debe deben debo quiero
-quiere quieren queremos cosa cosas vez veces día días mío ah oye hola mañana tarde noche hoy ayer semana semanas mes meses año años hora horas minuto minutos
-""".split()
+_STOP = ["el", "la", "los", "las", "un", "una", "unos", "unas", "lo", "al", "del", "de", "en", "a", "con", "sin", "por", "para", "y", "e", "o", "u", "ni", "que", "como", "cuando", "donde", "quien", "cual", "si", "no", "sí", "ya", "más", "menos", "muy", "mucho", "mucha", "muchos", "muchas", "poco", "poca", "algo", "nada", "todo", "toda", "todos", "todas", "cada", "otro", "otra", "otros", "otras", "este", "esta", "estos", "estas", "ese", "esa", "esos", "esas", "aquel", "aquella", "esto", "eso", "aquello", "mi", "mis", "tu", "tus", "su", "sus", "nuestro", "nuestra", "nuestros", "nuestras", "me", "te", "se", "nos", "os", "le", "les", "yo", "tú", "él", "ella", "nosotros", "ellos", "ellas", "usted", "ustedes", "es", "son", "era", "eran", "fue", "fueron", "ser", "sea", "sean", "soy", "somos", "eres", "está", "están", "estaba", "estaban", "estoy", "estamos", "estar", "esté", "ha", "han", "he", "hemos", "has", "había", "haber", "hay", "haya", "hubo", "tiene", "tienen", "tengo", "tenemos", "tener", "tenga", "hace", "hacer", "hago", "haz", "va", "van", "voy", "vamos", "ir", "vaya", "pero", "porque", "pues", "entonces", "así", "también", "tampoco", "sólo", "solo", "aún", "todavía", "ahora", "luego", "después", "antes", "hasta", "desde", "sobre", "entre", "contra", "según", "durante", "mediante", "bien", "mejor", "peor", "vale", "gracias", "favor", "bueno", "claro", "perfecto", "anotado", "entendido", "hecho", "actualizado", "puede", "pueden", "puedo", "podemos", "poder", "debe", "deben", "debo", "quiero", "quiere", "quieren", "queremos", "cosa", "cosas", "vez", "veces", "día", "días", "mío", "ah", "oye", "hola", "mañana", "tarde", "noche", "hoy", "ayer", "semana", "semanas", "mes", "meses", "año", "años", "hora", "horas", "minuto", "minutos"]
 
 _SAME = {
     "tope": "presupuesto",
