@@ -106,6 +106,18 @@ def test_bad_requests_are_refused(service: Running, body: dict[str, Any]) -> Non
     refused(service.call("POST", "/v1/compress", json=whole), 422, "invalid_request")
 
 
+def test_it_is_metered_like_any_summary(service: Running) -> None:
+    counter = 'memstrata_compressor_duration_seconds_count{backend="extractive",result="made"}'
+    before = _sample(service, counter)
+    compress(service, [said(BUDGET)])
+    assert _sample(service, counter) >= before + 1
+
+
+def _sample(service: Running, name: str) -> float:
+    lines = service.call("GET", "/metrics", key=None).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
 def test_nothing_is_stored(service: Running) -> None:
     compress(service, [said("The zorkmid must be kept.")])
     assert "zorkmid" not in str(service.ok("GET", "/v1/users"))
