@@ -318,6 +318,8 @@ _SAME = {
     "guest": "person",
     "people": "person",
     "heads": "person",
+    "us": "person",
+    "you": "person",
     "head": "person",
     "folks": "person",
     "attendees": "person",

@@ -632,6 +632,8 @@ SPANISH = Cues(
         "metros": "m",
         "personas": "person",
         "invitados": "person",
+        "nosotros": "person",
+        "vosotros": "person",
         "comensales": "person",
         "asistentes": "person",
         "raciones": "person",
