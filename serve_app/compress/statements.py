@@ -1,4 +1,4 @@
-"""Turns as statements: clauses with what they say, read by the cue tables of their language. Pure, linear in the text."""
+"""Turns as statements: clauses with what they say, read by the cue tables of their language. Pure, linear in text."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
     text = turn.text
     data = turn.role == "tool"
     tables = (DATA, *cues_for(text)) if data else cues_for(text)
-    names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
     spans = [
         (sentence, start, end)
         for sentence, (begin, stop) in enumerate(_sentences(text, data))
         for start, end in _clauses(text, begin, stop, tables[:1] if data else tables)
     ]
     passed = range(CLAUSES_A_TURN_MAX // 2, len(spans) - CLAUSES_A_TURN_MAX // 2)
+    names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
     return tuple(
         _clause(sentence, text, start, end, () if place in passed else tables, names)
         for place, (sentence, start, end) in enumerate(spans)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from serve_app.compress.scope import outside
 from serve_app.compress.statements import Clause, Verdict
-from serve_app.compress.worths import Heard, heard, worth
+from serve_app.compress.worths import EXACT, Heard, heard, worth
 from serve_app.core import Role, Turn
 
 ACTIVE_FROM = 2.8
@@ -25,9 +25,6 @@ STRONG_FROM = 2.0
 
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
-
-SAYS_WORDS_MIN = 2
-"""Content words of a yes that says something of its own."""
 
 _STRONG = frozenset(("binds", "implicit", "refusal"))
 _WEAK = frozenset(("question", "small_talk"))
@@ -94,13 +91,14 @@ def _says_so(clause: Clause, worth: float) -> bool:
         return False
     if "implicit" in signals or ("literal" in signals and clause.values):
         return True
-    return bool(_STRONG & signals) and "past" not in signals and worth >= STRONG_FROM
+    exact = any(value.kind in EXACT for value in clause.values)
+    return (bool(_STRONG & signals) or exact) and "past" not in signals and worth >= STRONG_FROM
 
 
 def _says_something(clause: Clause) -> bool:
     """Whether it stands alone: a mere yes, or a no to nothing named, does not."""
     if "confirmation" in clause.signals and not clause.values:
-        return len(clause.words) >= SAYS_WORDS_MIN
+        return len(clause.words) > 1
     return bool(clause.values or {"implicit", "binds"} & clause.signals) or len(clause.words) > 1
 
 

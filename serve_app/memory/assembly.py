@@ -50,7 +50,7 @@ class Assembled(msgspec.Struct, frozen=True):
 
     inputs: ContextInputs
     seq: int
-    older: tuple[Older, ...] = ()
+    older: Older = Older()
     summary_expired: bool = False
     found: tuple[Found, ...] = ()
     search: Answer = Answer([], asked=frozenset())
@@ -236,15 +236,18 @@ def _inputs(
     )
 
 
-def with_older(context: Context, older: Sequence[Older]) -> Context:
+def with_older(context: Context, older: Older) -> Context:
     """Turns before the window are among those retrieved, in the summary that is shown, or listed as left out; so are
     cold ones, of which the summary may know nothing.
     """
-    covered, retrieved = context.summary, {one.seq for one in context.retrieved}
+    if not older.seqs:
+        return context
+    covered = context.summary
+    span = (0, -1) if covered is None else (covered.first_seq, covered.last_seq)
+    retrieved = {one.seq for one in context.retrieved}
     lost = [
-        Dropped("recent", one.id, "cold" if one.cold else "beyond_window")
-        for one in older
-        if one.seq not in retrieved
-        and (one.cold or covered is None or not covered.first_seq <= one.seq <= covered.last_seq)
+        Dropped("recent", turn_id, "cold" if seq in older.cold else "beyond_window")
+        for turn_id, seq in older.beyond(*span)
+        if seq not in retrieved
     ]
     return msgspec.structs.replace(context, dropped=(*lost, *context.dropped)) if lost else context

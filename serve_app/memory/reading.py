@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 from typing import NamedTuple
 
@@ -56,11 +56,21 @@ class SessionLine(msgspec.Struct, frozen=True):
 
 
 class Older(NamedTuple):
-    """A turn of the session outside its window. A cold one is in no summary that was made since it went cold."""
+    """Turns of the session outside its window, oldest first. A cold one is in no summary made since it went cold."""
 
-    id: str
-    seq: int
-    cold: bool
+    ids: Sequence[str] = ()
+    seqs: Sequence[int] = ()
+    cold: frozenset[int] = frozenset()
+    """Seqs."""
+
+    def beyond(self, first_seq: int, last_seq: int) -> Iterator[tuple[str, int]]:
+        """Ids and seqs of those that lie outside this span or are cold."""
+        inside = slice(bisect.bisect_left(self.seqs, first_seq), bisect.bisect_right(self.seqs, last_seq))
+        yield from zip(self.ids[: inside.start], self.seqs[: inside.start], strict=True)
+        if self.cold:
+            both = zip(self.ids[inside], self.seqs[inside], strict=True)
+            yield from ((turn_id, seq) for turn_id, seq in both if seq in self.cold)
+        yield from zip(self.ids[inside.stop :], self.seqs[inside.stop :], strict=True)
 
 
 class Memories(msgspec.Struct, frozen=True):
@@ -68,7 +78,7 @@ class Memories(msgspec.Struct, frozen=True):
 
     seq: int
     turns: tuple[Turn, ...]
-    older: tuple[Older, ...]
+    older: Older
     facts: tuple[Fact, ...]
     summary: Summary | None
     changed_since: bool
@@ -207,7 +217,7 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         index = block.sessions.get(session) if session is not None else None
         window = _newest(block, index, seq, WINDOW_TURNS_MAX)
         resident = [block.turns[one] for one in window if one in block.turns]
-        older = _outside_window(index, block, window, seq) if index else ()
+        older = _outside_window(index, block, window, seq) if index else Older()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
     newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
@@ -269,12 +279,18 @@ def _with_older(
         return resident, (f"recent: {error.code}",)
 
 
-def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> tuple[Older, ...]:
-    """The newest turns up to `seq` that come before the window or are cold, oldest first."""
-    first, cold = window[0] if window else seq + 1, block.moved.is_cold
-    newest_first = (Older(turn_id, index.ids[turn_id], cold(index.ids[turn_id])) for turn_id in reversed(index.ids))
-    outside = (one for one in newest_first if one.seq < first or (one.seq <= seq and one.cold))
-    return tuple(islice(outside, OLDER_LISTED_MAX))[::-1]
+def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> Older:
+    """The newest turns up to `seq` that come before the window or are cold."""
+    first = window[0] if window else seq + 1
+    if not block.moved.cold:
+        end = bisect.bisect_left(index.seqs, first)
+        start = max(0, end - OLDER_LISTED_MAX)
+        return Older(list(islice(index.ids, start, end)), index.seqs[start:end])
+    is_cold = block.moved.is_cold
+    outside = (pair for pair in reversed(index.ids.items()) if pair[1] < first or (pair[1] <= seq and is_cold(pair[1])))
+    listed = list(islice(outside, OLDER_LISTED_MAX))[::-1]
+    seqs = [one for _, one in listed]
+    return Older([turn_id for turn_id, _ in listed], seqs, frozenset(filter(is_cold, seqs)))
 
 
 class Partners(msgspec.Struct, frozen=True):

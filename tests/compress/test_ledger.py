@@ -91,7 +91,7 @@ REPLACED = [
 ]
 
 
-@pytest.mark.parametrize("old, new, reply", REPLACED)
+@pytest.mark.parametrize(("old", "new", "reply"), REPLACED)
 def test_a_later_statement_on_the_same_matter_replaces_the_earlier(old, new, reply):
     entries = ledger(said(old, "a: Noted.", "u: It rained all day.", "a: Oh dear.", new, reply))
     ended = [entry for entry in entries if entry.status == "superseded"]
@@ -125,7 +125,8 @@ def test_two_constraints_on_different_matters_stand_side_by_side():
         "u: The dog weighs 35 kg.",
         "a: Noted.",
     )
-    assert len(active(*lines)) == 3 and not superseded(*lines)
+    assert len(active(*lines)) == 3
+    assert not superseded(*lines)
 
 
 def test_what_the_assistant_asks_binds_when_the_user_says_yes():
@@ -154,8 +155,9 @@ def test_a_constraint_inside_a_long_turn_is_found():
 
 
 def test_a_constraint_beside_another_persons_matter_is_told_apart():
-    entries = active("u: My cousin hates seafood, I'm the one who gets hives from latex, so no gloves.")
-    assert len(entries) == 1 and "latex" in entries[0] and "seafood" not in entries[0]
+    [entry] = active("u: My cousin hates seafood, I'm the one who gets hives from latex, so no gloves.")
+    assert "latex" in entry
+    assert "seafood" not in entry
 
 
 def test_somebody_who_takes_part_binds():
@@ -182,11 +184,45 @@ def test_entries_are_bounded_and_the_most_worth_keeping_stay():
     assert entries[0].text == "I must never be given ibuprofen."
 
 
-words = st.sampled_from(
-    "no must 500 euros if I were my brother hates fish, but; so 12 May now instead. forget that! "
-    '不能 预算 5000元 。 ¿ nunca más de 3 ünïcödé 🙂 \n {"a":1} , : …'.split(" ")
-)
-contents = st.lists(words, min_size=0, max_size=30).map(" ".join)
+WORDS = [
+    *(
+        "no",
+        "must",
+        "500",
+        "euros",
+        "if",
+        "I",
+        "were",
+        "my",
+        "brother",
+        "hates",
+        "fish,",
+        "but;",
+        "so",
+        "12",
+        "May",
+        "now",
+    ),
+    *(
+        "instead.",
+        "forget",
+        "that!",
+        "不能",
+        "预算",
+        "5000元",
+        "。",
+        "¿",
+        "nunca",
+        "más",
+        "de",
+        "3",
+        "ünïcödé",
+        "🙂",
+        "\n",
+    ),
+    *('{"a":1}', ",", ":", "…"),
+]
+contents = st.lists(st.sampled_from(WORDS), min_size=0, max_size=30).map(" ".join)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool", "system"]), contents), max_size=8))
