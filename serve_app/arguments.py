@@ -10,8 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from serve_app.layouts import QUERY_TYPES
 from serve_app.measuring_arguments import add_measuring
-from serve_app.options import MODE_HELP, json_too, port, remote
+from serve_app.options import MODE_HELP, json_too, port, remote, share
 
 DEFAULT_BUDGET_TOKENS = 2_000
 PORT_WAIT_S = 10.0
@@ -34,6 +35,7 @@ service has"""
 REPAIR_FORM = """\
 Says what a repair would give up; with --yes does it. The service must be stopped. What was damaged is kept below
 DATA/damaged. Deletions and erasures that stood in the damaged part are lost with it."""
+SHARE_HELP = "percent of the budget for a zone; may be repeated; a zone without keeps what it has, or what default has"
 AT_HELP = "state as of this moment (RFC 3339 with offset); else the newest"
 
 
@@ -63,6 +65,8 @@ def parser() -> argparse.ArgumentParser:
     _ingest(remote(commands.add_parser("ingest", help="write a file of turns (JSON lines)", description=FILE_FORM)))
     _search(remote(commands.add_parser("search", help="find turns of a user")))
     _context(remote(commands.add_parser("context", help="build a context for a query")))
+    layouts = commands.add_parser("layouts", help="how token budgets are shared among the zones of a context")
+    _layouts(layouts.add_subparsers(required=True, metavar="action"))
     _backup(commands.add_parser("backup", help="back a store up", description=BACKUP_FORM))
     _restore(commands.add_parser("restore", help="make a store from a backup, in a new place"))
     _verify(commands.add_parser("verify", help="check whether a store is whole; changes nothing"))
@@ -120,10 +124,29 @@ def _context(command: argparse.ArgumentParser) -> None:
     _asked(command)
     command.add_argument("--budget", type=int, default=DEFAULT_BUDGET_TOKENS, help="tokens of the context at most")
     command.add_argument("--system", help="the application's own system text")
+    command.add_argument("--layout", help="name of the layout; else rules choose one")
+    command.add_argument("--model", help="the model that will read it, as the rules of layouts name it")
     command.add_argument(
         "--format", choices=("openai", "anthropic", "text"), default="openai", help="whose messages, or one text"
     )
     command.set_defaults(command="context")
+
+
+def _layouts(actions: Any) -> None:
+    """`actions` takes the commands, as `add_subparsers` gives it."""
+    remote(actions.add_parser("list", help="all layouts of the tenant")).set_defaults(command="layouts list")
+    show = remote(actions.add_parser("show", help="one layout"))
+    show.set_defaults(command="layouts show")
+    change = remote(actions.add_parser("set", help="set a layout; it counts from the next context on"))
+    change.add_argument("--share", action="append", type=share, metavar="ZONE=PERCENT", default=[], help=SHARE_HELP)
+    change.add_argument("--model", action="append", metavar="PATTERN", help="for models of this name, like gpt-*")
+    change.add_argument("--query-type", action="append", choices=QUERY_TYPES, help="for queries of this type")
+    change.add_argument("--user-tier", action="append", metavar="TIER", help="for users of this tier")
+    change.set_defaults(command="layouts set")
+    remove = remote(actions.add_parser("remove", help="remove a layout; default becomes the built-in one"))
+    remove.set_defaults(command="layouts remove")
+    for named in (show, change, remove):
+        named.add_argument("name", help="name of the layout")
 
 
 def _backup(command: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The command line: `memstrata serve | keys | demo | ingest | search | context | backup | … | bench`.
+"""The command line: `memstrata serve | keys | demo | ingest | search | context | layouts | backup | … | bench`.
 
 Owns what is said and the exit codes, no work of its own. Exit 0 only if what was asked was done, 1 if it failed, 2
 for a wrong command line (`arguments.py`). Progress and notes go to standard error; with `--json` one JSON object is
@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from serve_app import measuring
 from serve_app.arguments import parser
 from serve_app.asgi import AsgiService
+from serve_app.client import layouts as layout_commands
 from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
 from serve_app.demo.tour import READY_S, Tour, take_tour
@@ -156,10 +157,18 @@ def search(args: argparse.Namespace) -> int:
 def context(args: argparse.Namespace) -> int:
     body = {"user_id": args.user, "query": args.query, "budget_tokens": args.budget, "format": args.format}
     body["explain"] = True
-    chosen = {"session_id": args.session, "system": args.system}
+    chosen = {"session_id": args.session, "system": args.system, "layout": args.layout, "model": args.model}
     with _client(args) as client:
         answer = client.context(body | {name: value for name, value in chosen.items() if value})
     _finish(args, answer, show_context(answer, _style()))
+    return 0
+
+
+def layouts(args: argparse.Namespace) -> int:
+    """list, show, set, remove."""
+    with _client(args) as client:
+        result = layout_commands.COMMANDS[args.command](client, args)
+    _finish(args, result, layout_commands.told(result))
     return 0
 
 
@@ -192,6 +201,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "ingest": ingest,
     "search": search,
     "context": context,
+    **dict.fromkeys(layout_commands.COMMANDS, layouts),
     "backup": of_store,
     "restore": of_store,
     "verify": of_store,

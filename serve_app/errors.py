@@ -23,6 +23,8 @@ MemstrataError
     ├── Fenced                  a newer writer owns the shard; this one has stopped
     ├── StorageFull             no room left
     ├── StoreUnavailable        the store does not answer, or an fsync failed
+    │   ├── StoreLate               it did not within the time that there was
+    │   └── StoreLeftAlone          it did not again and again, and is not asked for a while
     ├── ReadOnlyReplica         this service only reads the store; its writer is another one
     ├── LogDamaged              a hole in the log: the shard takes no writes until it is repaired
     └── ReceiptNotReached       the write named by a receipt is not visible here yet
@@ -53,6 +55,8 @@ __all__ = [
     "RerankerUnavailable",
     "StorageFull",
     "StorageTrouble",
+    "StoreLate",
+    "StoreLeftAlone",
     "StoreUnavailable",
     "SummariserFailed",
     "SystemExceedsBudget",
@@ -150,6 +154,13 @@ class StorageTrouble(MemstrataError):
     code = "store_unavailable"
     retry_after_s = 1.0
 
+    said = ""
+    """What an answer that goes on without the store says of it, where that is not its code."""
+
+    @property
+    def reason(self) -> str:
+        return self.said or self.code
+
 
 class NameTaken(StorageTrouble):
     code = "name_taken"
@@ -166,6 +177,14 @@ class StorageFull(StorageTrouble):
 
 class StoreUnavailable(StorageTrouble):
     code = "store_unavailable"
+
+
+class StoreLate(StoreUnavailable):
+    said = "deadline"
+
+
+class StoreLeftAlone(StoreUnavailable):
+    said = "left_alone"
 
 
 class ReadOnlyReplica(StorageTrouble):

@@ -18,6 +18,14 @@ def port(text: str) -> int:
     return int(text)
 
 
+def share(text: str) -> tuple[str, int]:
+    """A zone and its percent."""
+    zone, _, percent = text.partition("=")
+    if not (zone and percent.isascii() and percent.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: write one like recent=40")
+    return zone, int(percent)
+
+
 def remote(command: argparse.ArgumentParser, data_help: str = DATA_HELP) -> argparse.ArgumentParser:
     """Of every command that talks to a running service."""
     _service(command)

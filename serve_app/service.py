@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -24,33 +23,54 @@ from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
+from serve_app.breaker import Breaker
 from serve_app.compress.compressor import Compressor
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.memory.apart import CompressorApart
+from serve_app.memory.compressing import Compressing
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.logged import SearchLog
+from serve_app.memory.measures import SummaryMeasures
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
+from serve_app.memory.pools import Pools
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
+from serve_app.memory.sweep import SummarySweep
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
-from serve_app.observe.metrics import Gauges, Metrics
+from serve_app.models.summarise import open_summarisers
+from serve_app.observe.metrics import Breakers, Gauges, Metrics
 from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
-from serve_app.shards import OpenReader, OpenSegments, StoreIdentity, identity_of, open_followed, open_written
+from serve_app.retrieve.second import SecondStage
+from serve_app.shards import (
+    OpenColdTable,
+    Openers,
+    OpenReader,
+    OpenSegments,
+    OpenTable,
+    StoreIdentity,
+    identity_of,
+    open_followed,
+    open_written,
+)
+from serve_app.stores.cold import ColdTable
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.golden_file import GoldenFiles
+from serve_app.stores.lance import RecordTable
+from serve_app.stores.layout_file import LayoutFile
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.archiving import Archiver
@@ -70,8 +90,8 @@ WARM_UP = "warm up"
 
 
 class Service:
-    """`encoder`, `reranker`, `segments` and `reader` open the models and the logs, `clock` gives the time; others than
-    the defaults are for tests.
+    """`encoder`, `reranker`, `segments`, `table`, `cold` and `reader` open the models and the stores, `clock` gives the
+    time; others than the defaults are for tests.
 
     `queues` is the way to encoders in a deployment of their own; without it the encoders run in this process.
     """
@@ -83,6 +103,8 @@ class Service:
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         reranker: Callable[[ModelOptions], CrossEncoding | None] = open_reranker,
         segments: OpenSegments = open_segments,
+        table: OpenTable = RecordTable,
+        cold: OpenColdTable = ColdTable,
         reader: OpenReader = open_reader,
         queues: Callable[[], Queues] | None = None,
         clock: Callable[[], int] = microseconds,
@@ -91,7 +113,7 @@ class Service:
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_reranker = reranker
-        self._open_segments = segments
+        self._openers = Openers(segments, table, cold)
         self._open_reader = reader
         self._queues_beside = queues
         self._clock = clock
@@ -126,24 +148,41 @@ class Service:
         opened.callback(os.close, lock_folder(self._folder))
         keys = KeyFile(settings.store_folder)
         self._expander = open_expander(settings.expand)
-        policies = PolicyFile(settings.store_folder)
-        with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
-            policies.refresh()
+        policies, layouts = PolicyFile(settings.store_folder), LayoutFile(settings.store_folder, self._clock)
+        for file in (policies, layouts):
+            with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
+                file.refresh()
         embedders = settings.open_embedders(self._open_encoder)
         identity = identity_of(settings, [embedder.version for embedder in embedders])
         tokenizer = open_tokenizer(settings.memory.tokenizer)
-        self._pool = ThreadPoolExecutor(settings.memory.threads, thread_name_prefix="read")
-        opened.callback(self._pool.shutdown)
-        encoders = self._open_encoders(embedders, identity.versions)
+        self._pools = Pools.opened(settings.memory.threads, settings.memory.store_threads, opened)
+        metrics = Metrics(settings.prices)
+        encoders = self._open_encoders(embedders, identity.versions, metrics)
         opened.callback(encoders.close)
-        metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
-        compressor = Compressor()
-        self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock)
+        summarisers = open_summarisers(settings.compress)
+        models = tuple(dict.fromkeys(one for one in summarisers if one is not None))
+        for model in models:
+            opened.callback(model.close)
+        compressor = Compressor(*summarisers)
+        making: Compressor | CompressorApart = compressor
+        if settings.memory.summary.apart and compressor.backend == "extractive":
+            making = CompressorApart(compressor)
+            opened.callback(making.close)
+        self._measures = SummaryMeasures(making, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
+        self._refresher = Refresher(
+            making,
+            tokenizer,
+            settings.memory.summary,
+            self._clock,
+            policies,
+            metrics.summaries,
+            self._measures.made,
+        )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
-        second = second_stage(settings.rerank, identity.versions, reranker, metrics)
+        second = second_stage(settings.rerank, identity.versions, reranker, metrics, settings.memory.rest_s)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
@@ -154,14 +193,14 @@ class Service:
             self._upkeep = GoldenUpkeep(golden_files, policies, identity.shards, self._clock)
             duties: list[Duty] = [rescan, self._upkeep]
             operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
-        encoding = Encoding(encoders, self._pool)
+        encoding = Encoding(encoders, self._pools.memory, settings.memory.rest_s)
         memory = Memory(
             self._writers,
             self._indexer,
             self._refresher,
             encoding,
             {tokenizer.name: tokenizer},
-            self._pool,
+            self._pools,
             settings.memory,
             self._clock,
             (
@@ -176,15 +215,24 @@ class Service:
             Retrievals(noted, metrics),
             Understanding(policies, self._expander),
             second,
-            Relevance(encoding, reranker, self._pool),
+            Relevance(encoding, reranker, self._pools.memory),
+            layouts,
         )
         golden = GoldenSets(
-            self._writers, golden_files, self._upkeep, policies, self._pool, self._clock, self._searches
+            self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
-        operator.watch(keys, policies, golden_files)
+        operator.watch(keys, policies, layouts, golden_files, models=models)
+        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
+            opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
+        breakers = self._breakers(encoding, second)
+        metrics.watch(Breakers(breakers))
+        operator.watch_breakers(breakers)
         self._show_first_key(keys)
-        routes, admin = Routes(memory, operator, golden), AdminRoutes(memory, operator, keys, policies, rescan)
+        compressing = Compressing(compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s)
+        opened.callback(compressing.close)
+        routes = Routes(memory, compressing, operator, golden)
+        admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"
         return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
 
@@ -201,18 +249,21 @@ class Service:
         """Take the shards over, and start whatever works on them in the background."""
         settings = self._settings
         self._writers, damages = open_written(
-            settings, identity, self._open_segments, self._committed, self._clock, metrics, opened
+            settings, identity, self._openers, self._committed, self._clock, metrics, opened
         )
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
         opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
+        self._measures.start()
+        opened.callback(self._measures.close)
         duties: list[Duty] = [
             Expirer(self._clock, settings.fold.expire_every_s),
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             *more_duties,
+            SummarySweep(self._refresher, self._clock, settings.memory.summary.ttl_s),
             Archiver(),
         ]
         assert self._upkeep is not None
@@ -225,7 +276,7 @@ class Service:
         opened.callback(backups.close)
         warm = encoders.query(WARM_UP)
         return WritingOperator(
-            self._writers, housekeeper, self._indexer, self._refresher, self._pool, damages, warm, backups
+            self._writers, housekeeper, self._indexer, self._refresher, self._pools.stores, damages, warm, backups
         )
 
     def _start_following(
@@ -233,16 +284,18 @@ class Service:
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
-        return FollowingOperator(self._writers, self._followers, self._pool, encoders.query(WARM_UP))
+        return FollowingOperator(self._writers, self._followers, self._pools.stores, encoders.query(WARM_UP))
 
-    def _open_encoders(self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion]) -> Encoders:
+    def _open_encoders(
+        self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion], metrics: Metrics
+    ) -> Encoders:
         """Those of the versions that the store has."""
         active = [embedder for embedder in embedders if embedder.version in stored]
         if self._queues_beside is not None:
             return Encoders(active, self._queues_beside())
         if self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
-        return Encoders(active)
+        return Encoders(active, spent=metrics.costs.embedded)
 
     def _show_first_key(self, keys: KeyFile) -> None:
         """A replica that shares its writer's keys makes none."""
@@ -258,6 +311,13 @@ class Service:
         self._searches.committed(records)
         if self._upkeep is not None:
             self._upkeep.committed(shard, records)
+
+    def _breakers(self, encoding: Encoding, second: SecondStage) -> Callable[[], list[Breaker]]:
+        """Of all that requests may wait for."""
+        shards = [writer.shard for writer in self._writers]
+        guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
+        all_of_them = [*encoding.breakers.values(), second.breaker, *(guard.breaker for guard in guards)]
+        return lambda: all_of_them
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:
         shards = [writer.shard for writer in self._writers]

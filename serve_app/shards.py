@@ -20,6 +20,7 @@ from serve_app.records import Record, decode_record
 from serve_app.stores.archive import Archives
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
+from serve_app.stores.guard import GuardBounds
 from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
@@ -39,6 +40,8 @@ SHARDS = 4
 
 Committed = Callable[[Shard, list[Record]], None]
 OpenSegments = Callable[[str, Mapping[str, str]], SegmentStore]
+OpenTable = Callable[[str, str, Sequence[EmbeddingVersion], Mapping[str, str]], RecordTable]
+OpenColdTable = Callable[[str, str, Mapping[str, str]], ColdTable]
 OpenReader = Callable[[str, Mapping[str, str]], WatchedSegments]
 
 
@@ -62,6 +65,14 @@ class StoreIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]:
         return (self.version, *self.others)
+
+
+class Openers(NamedTuple):
+    """What opens the stores of a shard; others than the real ones are for tests."""
+
+    segments: OpenSegments
+    table: OpenTable = RecordTable
+    cold: OpenColdTable = ColdTable
 
 
 class Stores(NamedTuple):
@@ -113,7 +124,7 @@ def _fitting(path: Path, wanted: int | None, versions: Sequence[EmbeddingVersion
 def open_written(
     settings: Settings,
     identity: StoreIdentity,
-    open_segments: OpenSegments,
+    openers: Openers,
     committed: Committed,
     clock: Callable[[], int],
     meter: Meter,
@@ -125,30 +136,29 @@ def open_written(
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
     for number in range(identity.shards):
-        table, folded_seq, log, recovery = _stores(settings, number, identity.versions, open_segments)
+        table, folded_seq, log, recovery = _stores(settings, number, identity.versions, openers)
         for damage in recovery.damages:
             _log.error("shard %d: %s", number, damage)
             damages.append((number, str(damage)))
         memory = settings.memory
         bounds = memory.turns_resident, memory.owner_turns_resident
-        cold = ColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives)
+        cold = openers.cold(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
+        guard = GuardBounds(rest_s=memory.rest_s)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives, guard=guard)
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
         writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)
     return writers, damages
 
 
-def _stores(
-    settings: Settings, number: int, versions: Sequence[EmbeddingVersion], open_segments: OpenSegments
-) -> Stores:
+def _stores(settings: Settings, number: int, versions: Sequence[EmbeddingVersion], openers: Openers) -> Stores:
     """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
     other: what looks like a hole then is none in the light of the table's new watermark.
     """
     connection = settings.store.connection
     for _ in range(HOLE_LOOKS):
-        table = RecordTable(settings.layout.tables[TABLES], table_name(number), versions, connection)
-        segments = open_segments(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
+        table = openers.table(settings.layout.tables[TABLES], table_name(number), versions, connection)
+        segments = openers.segments(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         folded_seq = table.folded_seq()
         log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
         if log.damage is None or log.damage.kind != "hole":
@@ -170,7 +180,8 @@ def open_followed(
         log = FollowedLog(segments, settings.follow.stale_s)
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold)
+        guard = GuardBounds(rest_s=memory.rest_s)
+        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, guard=guard)
         followers.append(Follower(shard, log, table, settings.follow))
         opened.callback(followers[-1].close)
         followers[-1].start()

@@ -53,6 +53,39 @@ def test_search_prints_the_answer_as_json(capsys):
     assert service.asked[0][3] == {"user_id": "u", "query": "where", "k": 3, "mode": "hybrid", "explain": True}
 
 
+SHARES = {"system": 8, "facts": 6, "summary": 22, "retrieved": 16, "recent": 36, "query": 12}
+DEFAULT_LAYOUT = {"name": "default", "shares": SHARES, "when": None, "built_in": True, "revision": 0}
+
+
+def test_layouts_are_shown_to_a_person(capsys):
+    listed = {"revision": 3, "layouts": [DEFAULT_LAYOUT, DEFAULT_LAYOUT | {"name": "x", "when": {"models": ["m*"]}}]}
+    with Answering({"/v1/admin/layouts": [(200, {}, listed)]}) as service:
+        assert cli.main(["layouts", "list", "--url", service.url, "--key", "k"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "default  system 8  facts 6  summary 22  retrieved 16  recent 36  query 12  (built in)"
+    assert "for models: m*" in out[1]
+    assert out[-1] == "revision 3"
+
+
+def test_a_layout_is_set_from_what_it_was(capsys):
+    """What is not said stays: of a new one as in `default`."""
+    missing = (404, {}, {"code": "not_found"})
+    made = DEFAULT_LAYOUT | {"name": "wide", "built_in": False, "revision": 4}
+    routes = {
+        "/v1/admin/layouts/wide": [missing, (200, {}, made)],
+        "/v1/admin/layouts/default": [(200, {}, DEFAULT_LAYOUT)],
+    }
+    with Answering(routes) as service:
+        words = ["layouts", "set", "wide", "--url", service.url, "--key", "k", "--json", "--share", "recent=30"]
+        assert cli.main([*words, "--share", "facts=12", "--model", "gpt-*", "--query-type", "lookup"]) == 0
+    assert json.loads(capsys.readouterr().out)["revision"] == 4
+    when = {"models": ["gpt-*"], "query_types": ["lookup"]}
+    assert service.asked[-1][3] == {"shares": SHARES | {"recent": 30, "facts": 12}, "when": when}
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["layouts", "set", "wide", "--share", "recent"])
+    assert ended.value.code == 2
+
+
 def test_context_is_shown_to_a_person(capsys):
     with Answering(READY) as service:
         assert cli.main(["context", "--url", service.url, "--key", "k", "--user", "u", "where"]) == 0

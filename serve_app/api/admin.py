@@ -1,4 +1,4 @@
-"""What the routes below `/v1/admin` do: state, maintenance, keys, policies. For keys of role admin or operator."""
+"""What the routes below `/v1/admin` do: state, maintenance, keys, policies, layouts. For admins and operators."""
 
 from __future__ import annotations
 
@@ -15,26 +15,38 @@ from serve_app.api.schemas import PAGE_USERS_DEFAULT, PAGE_USERS_MAX, BackupIn, 
 from serve_app.api.showing import shown_backup
 from serve_app.api.times import format_time
 from serve_app.errors import Forbidden
+from serve_app.layouts import BUILT_IN, Chosen, TunedLayout
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
 from serve_app.policies import OF_SERVICE, PrivacyPolicy
+from serve_app.stores.layout_file import LayoutFile
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.write.rescan import Rescan
 
 _backup = BodyDecoder(BackupIn)
 _key = BodyDecoder(KeyIn)
+_layout = BodyDecoder(TunedLayout)
 _maintenance = BodyDecoder(MaintenanceIn)
 
 
 class AdminRoutes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(self, memory: Memory, operator: Operator, keys: KeyFile, policies: PolicyFile, rescan: Rescan) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        operator: Operator,
+        keys: KeyFile,
+        policies: PolicyFile,
+        rescan: Rescan,
+        layouts: LayoutFile,
+    ) -> None:
         self._memory = memory
         self._operator = operator
         self._keys = keys
         self._policies = policies
         self._rescan = rescan
+        self._layouts = layouts
 
     async def stats(self, who: Principal, request: Request) -> Response:
         """`version` is the primary one of the embedding versions."""
@@ -104,6 +116,35 @@ class AdminRoutes:
             who.require_operator("this policy is the service's: only an operator sets it")
         policy = await asyncio.to_thread(self._policies.put, who.tenant, name, request.body)
         return json_response({"name": name, "policy": msgspec.to_builtins(policy)})
+
+    async def list_layouts(self, who: Principal, request: Request) -> Response:
+        state = await asyncio.to_thread(self._layouts.newest, who.tenant)
+        chosen = [one for name in state.names if (one := state.chosen(name)) is not None]
+        return json_response({"revision": state.revision, "layouts": [_shown_layout(one) for one in chosen]})
+
+    async def get_layout(self, who: Principal, request: Request) -> Response:
+        chosen = await asyncio.to_thread(self._layouts.get, who.tenant, request.path[0])
+        return json_response(_shown_layout(chosen) | {"revision": chosen.revision})
+
+    async def put_layout(self, who: Principal, request: Request) -> Response:
+        """The body is the layout as a whole. The answer's revision is the one from which it counts."""
+        name, body = identifier(request.path[0], "name"), await _layout(request.body)
+        chosen = await asyncio.to_thread(self._layouts.put, who.tenant, name, body)
+        return json_response(_shown_layout(chosen) | {"revision": chosen.revision})
+
+    async def remove_layout(self, who: Principal, request: Request) -> Response:
+        revision = await asyncio.to_thread(self._layouts.remove, who.tenant, request.path[0])
+        return json_response({"deleted": 1, "revision": revision})
+
+
+def _shown_layout(chosen: Chosen) -> dict[str, Any]:
+    when = chosen.layout.when
+    return {
+        "name": chosen.name,
+        "shares": chosen.layout.shares,
+        "when": None if when is None else msgspec.to_builtins(when),
+        "built_in": chosen.layout is BUILT_IN,
+    }
 
 
 def _shown_key(record: KeyRecord) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Rout
         ("DELETE", "/v1/turns/{turn_id}", routes.delete_turn),
         ("POST", "/v1/context", routes.context),
         ("POST", "/v1/search", routes.search),
+        ("POST", "/v1/compress", routes.compress),
         ("POST", "/v1/query:expand", routes.expand),
         ("PUT", "/v1/users/{user_id}/facts/{key}", routes.put_fact),
         ("GET", "/v1/users/{user_id}/facts/{key}", routes.get_fact),
@@ -108,6 +109,10 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Rout
         ("DELETE", "/v1/admin/keys/{key_id}", admin.delete_key),
         ("GET", "/v1/admin/policies/{name}", admin.get_policy),
         ("PUT", "/v1/admin/policies/{name}", admin.put_policy),
+        ("GET", "/v1/admin/layouts", admin.list_layouts),
+        ("GET", "/v1/admin/layouts/{name}", admin.get_layout),
+        ("PUT", "/v1/admin/layouts/{name}", admin.put_layout),
+        ("DELETE", "/v1/admin/layouts/{name}", admin.remove_layout),
     ]
     return [
         Route(method, _pattern(template), template, handler, query_parameters(method, template))

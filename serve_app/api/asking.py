@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from serve_app.api import convert
 from serve_app.api.schemas import ContextIn, ExpandIn, SearchIn, TurnIn
 from serve_app.api.times import parse_time, require_zone
-from serve_app.core import Turn
+from serve_app.core import Receipt, Turn
 from serve_app.errors import InvalidRequest
-from serve_app.memory.requests import Asked, AsOf, ContextRequest, ExpandRequest, SearchRequest
+from serve_app.memory.requests import Asked, AsOf, ContextRequest, ExpandRequest, LayoutWish, SearchRequest
+
+_REVISION = re.compile("[0-9]{1,9}")
 
 
 def context_request(body: ContextIn) -> ContextRequest:
@@ -29,12 +33,13 @@ def context_request(body: ContextIn) -> ContextRequest:
         history=history,
         system=body.system,
         notes=tuple(body.facts or ()),
+        layout=LayoutWish(body.layout, body.model, body.user_tier, body.query_type),
         whole_user=body.scope == "user",
         format=body.format,
         tokenizer=body.tokenizer,
         now=now,
         asked=Asked(offset),
-        as_of=_as_of(body.as_of),
+        as_of=moment(body.as_of),
         min_receipt=None if body.min_receipt is None else convert.receipt(body.min_receipt),
         deadline_s=seconds(body.deadline_ms),
         explain=body.explain,
@@ -74,18 +79,27 @@ def _history(turns: list[TurnIn] | None, now: int) -> tuple[Turn, ...]:
     return tuple(convert.passing_turn(turn, f"history[{index}]", index, now) for index, turn in enumerate(turns or ()))
 
 
-def _as_of(given: str | int | None) -> AsOf:
-    """A seq, a receipt, or a time."""
+def moment(given: str | int | None) -> AsOf:
+    """A seq, a receipt or a time, and the revision of the layouts behind an `@`. Raises InvalidRequest."""
     if given is None:
         return AsOf()
     if isinstance(given, int):
         return AsOf(seq=given)
-    if "T" in given.upper():
-        return AsOf(time=parse_time(given, "as_of")[0])
-    if ":" not in given:
-        return AsOf(seq=convert.receipt(f"0:{given}").seq)
-    receipt = convert.receipt(given)
-    return AsOf(seq=receipt.seq, shard=receipt.shard)
+    state, at, revision = given.partition("@")
+    if at and not _REVISION.fullmatch(revision):
+        raise InvalidRequest("as_of: behind the @ stands the revision of the layouts, a whole number")
+    number = int(revision) if at else None
+    if "T" in state.upper():
+        return AsOf(time=parse_time(state, "as_of")[0], revision=number)
+    if ":" not in state:
+        return AsOf(seq=convert.receipt(f"0:{state}").seq, revision=number)
+    receipt = convert.receipt(state)
+    return AsOf(seq=receipt.seq, shard=receipt.shard, revision=number)
+
+
+def moment_text(as_of: Receipt, revision: int) -> str:
+    """What `moment` reads. A tenant that never tuned its layouts sees plain receipts."""
+    return f"{as_of}@{revision}" if revision else str(as_of)
 
 
 def seconds(milliseconds: int | None) -> float | None:

@@ -97,27 +97,7 @@ def passing_turn(turn: TurnIn, place: str, index: int, now: int) -> Turn:
     new = new_turn(turn, place)
     if new.classed:
         raise NotSupported(f"{place}.field_ttl: entity classes are for stored turns; here say the seconds")
-    created_at = now if new.created_at is None else new.created_at
-    lasts = new.created_at is None  # it has just begun to live
-    return Turn(
-        id=new.id or f"history-{index}",
-        session="",
-        role=new.role,
-        content=new.content,
-        seq=index + 1,
-        rev=index + 1,
-        arrived_at=created_at,
-        created_at=created_at,
-        offset_minutes=new.offset_minutes,
-        speaker=new.speaker,
-        tool_calls=new.tool_calls,
-        tool_call_id=new.tool_call_id,
-        tool_name=new.tool_name,
-        data=new.data,
-        metadata=new.metadata,
-        expires_at=None if lasts else new.expires_at(created_at),
-        fields_expire=() if lasts else new.fields_expire(created_at),
-    )
+    return new.passing(new.id or f"history-{index}", index + 1, now)
 
 
 def expiry(fact: FactIn) -> int | UnsetType | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from serve_app.api.asking import moment
 from serve_app.api.auth import Principal
-from serve_app.api.convert import receipt
 from serve_app.api.http import BodyDecoder, Request, Response, json_response
 from serve_app.api.ids import identifier, integer
 from serve_app.api.schemas import PAGE_GOLDEN_DEFAULT, PAGE_GOLDEN_MAX, GoldenIn
-from serve_app.api.times import format_time, parse_time
+from serve_app.api.times import format_time
 from serve_app.core import Owner
 from serve_app.errors import InvalidRequest, NotFound
 from serve_app.memory.golden import GoldenSets
@@ -89,10 +89,6 @@ def _user(who: Principal, user: str | None) -> str | None:
 
 
 def _checked(as_of: str | int | None) -> str | int | None:
-    """A time, a receipt or a seq. Raises InvalidRequest for what is none."""
-    if isinstance(as_of, str):
-        if "T" in as_of.upper():
-            parse_time(as_of, "as_of")
-        else:
-            receipt(as_of if ":" in as_of else f"0:{as_of}")
+    """A time, a receipt or a seq, or what a context answered. Raises InvalidRequest for what is none."""
+    moment(as_of)
     return as_of

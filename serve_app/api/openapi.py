@@ -11,6 +11,7 @@ import msgspec
 
 from serve_app.api import ids, schemas
 from serve_app.api.problems import STATUS_OF_CODE, TITLES, Problem
+from serve_app.layouts import LAYOUTS_MAX, REVISIONS_MAX, TunedLayout
 from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import OF_SERVICE, OF_TENANT
 from serve_app.retrieve.conditions import CONDITIONS_MAX
@@ -44,6 +45,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ("delete", "/v1/turns/{turn_id}", "Delete a turn", None, ("user_id", "session_id"), 200),
     ("post", "/v1/context", "Build a context under a token budget", schemas.ContextIn, (), 200),
     ("post", "/v1/search", "Search a user's turns", schemas.SearchIn, (), 200),
+    ("post", "/v1/compress", "Make a summary of turns that are sent along", schemas.CompressIn, (), 200),
     (
         "post",
         "/v1/query:expand",
@@ -92,6 +94,10 @@ OPERATIONS: tuple[Operation, ...] = (
     ("delete", "/v1/admin/keys/{key_id}", "Revoke a key (role admin)", None, (), 200),
     ("get", "/v1/admin/policies/{name}", "Read a policy (role admin)", None, (), 200),
     ("put", "/v1/admin/policies/{name}", "Set a policy (role admin)", POLICIES, (), 200),
+    ("get", "/v1/admin/layouts", "List the tenant's layouts (role admin)", None, (), 200),
+    ("get", "/v1/admin/layouts/{name}", "Read a layout (role admin)", None, (), 200),
+    ("put", "/v1/admin/layouts/{name}", "Set a layout; it counts at once (role admin)", TunedLayout, (), 200),
+    ("delete", "/v1/admin/layouts/{name}", "Remove a layout (role admin)", None, (), 200),
     ("get", "/healthz", "Alive", None, (), 200),
     ("get", "/readyz", "Ready, and what is degraded", None, (), 200),
     ("get", "/metrics", "Prometheus metrics", None, (), 200),
@@ -112,6 +118,8 @@ LIMITS = {
     "id_characters": ids.ID_CHARACTERS_MAX,
     "page_turns": schemas.PAGE_TURNS_MAX,
     "page_users": schemas.PAGE_USERS_MAX,
+    "layouts": LAYOUTS_MAX,
+    "layout_revisions": REVISIONS_MAX,
     "page_entities": schemas.PAGE_ENTITIES_MAX,
     "entities": schemas.ENTITIES_MAX,
     "conditions": CONDITIONS_MAX,

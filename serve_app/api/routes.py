@@ -23,6 +23,7 @@ from serve_app.api.schemas import (
     PAGE_ENTITIES_MAX,
     PAGE_TURNS_MAX,
     AppendTurnsIn,
+    CompressIn,
     ContextIn,
     EditTurnIn,
     EmbeddingsIn,
@@ -33,9 +34,10 @@ from serve_app.api.schemas import (
     SearchIn,
     TurnIn,
 )
-from serve_app.api.times import format_time
+from serve_app.api.times import format_time, parse_time
 from serve_app.core import Degradation, Owner
 from serve_app.errors import NotSupported, StorageTrouble
+from serve_app.memory.compressing import Compressing
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -52,6 +54,7 @@ _edit = BodyDecoder(EditTurnIn)
 _search = BodyDecoder(SearchIn)
 _expand = BodyDecoder(ExpandIn)
 _context = BodyDecoder(ContextIn)
+_compress = BodyDecoder(CompressIn)
 _fact = BodyDecoder(FactIn)
 _redact = BodyDecoder(RedactIn)
 _rerank = BodyDecoder(RerankIn)
@@ -72,8 +75,9 @@ PAGE_TURNS_DEFAULT = 100
 class Routes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
-    def __init__(self, memory: Memory, operator: Operator, golden: GoldenSets) -> None:
+    def __init__(self, memory: Memory, compressing: Compressing, operator: Operator, golden: GoldenSets) -> None:
         self._memory = memory
+        self._compressing = compressing
         self._golden = golden
         self._operator = operator
 
@@ -134,10 +138,11 @@ class Routes:
         owner = _owner(who, body.user_id)
         asked = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, asking.context_request, body)
         stages = _begun(request)
-        answer = await self._memory.context(owner, asked, stages, body.layout)
+        answer = await self._memory.context(owner, asked, stages)
         shown = showing.shown_context(answer.context, answer.found if body.explain else ())
-        receipt = str(answer.as_of)
-        shown |= {"as_of": receipt, "receipt": receipt, "now": body.now or format_time(answer.now)}
+        as_of = asking.moment_text(answer.as_of, answer.revision)
+        shown |= {"as_of": as_of, "receipt": str(answer.as_of), "now": body.now or format_time(answer.now)}
+        shown["layout"] = showing.shown_choice(answer.layout, answer.revision, answer.query_type)
         if answer.explained is not None:
             shown["explain"] = showing.shown_explained(answer.explained)
         return json_response(shown | {"tokenizer": answer.tokenizer, "timings_ms": stages.finish()})
@@ -215,6 +220,14 @@ class Routes:
         made = await self._memory.refresh_summary(owner, session)
         summary = made or await self._memory.summary(owner, session)
         return json_response(showing.shown_summary(summary))
+
+    async def compress(self, who: Principal, request: Request) -> Response:
+        """Stateless: a summary of the turns in the body."""
+        body = await _compress(request.body)
+        turns = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, _new_turns, body.turns)
+        now = None if body.now is None else parse_time(body.now, "now")[0]
+        made = await self._compressing.of(who.tenant, turns, body.target_tokens, now, body.tokenizer)
+        return json_response(showing.shown_compressed(made))
 
     # ---- users
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.api.ids import ID_CHARACTERS_MAX, ID_PATTERN
 from serve_app.entities.values import NAME_CHARACTERS_MAX
+from serve_app.layouts import QueryType
 from serve_app.paths import PATH_CHARACTERS_MAX
 from serve_app.policies import TTL_SECONDS_MAX, ClassName, PrivacyLevel
 from serve_app.retrieve.conditions import CONDITIONS_MAX, Op
@@ -55,6 +56,7 @@ Deadline = Annotated[int, Meta(ge=1, le=DEADLINE_MS_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=ID_CHARACTERS_MAX)]
 Role = Literal["user", "assistant", "system", "tool"]
 ReceiptText = Annotated[str, Meta(max_length=64, description="a receipt as a write answered it")]
+MomentText = Annotated[str, Meta(max_length=96, description="a time, a receipt, or what a context answered as `as_of`")]
 
 
 EntityName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
@@ -169,15 +171,25 @@ class ContextIn(Body):
     history: Annotated[list[TurnIn], Meta(max_length=TURNS_A_CALL_MAX)] | None = None
     system: str | None = None
     facts: Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=1_000)] | None = None
-    layout: Name | None = None
+    layout: Annotated[Name, Meta(description="the name of a layout; else rules choose one")] | None = None
+    model: Annotated[Name, Meta(description="the model that will read it, as layouts name it")] | None = None
+    query_type: QueryType | None = None
+    user_tier: Annotated[Name, Meta(description="what layouts call this kind of user")] | None = None
     scope: Literal["user", "session"] = "user"
     format: Literal["openai", "anthropic", "text"] = "openai"
     tokenizer: Name | None = None
     now: Time | None = None
-    as_of: ReceiptText | Annotated[int, Meta(ge=0)] | None = None
+    as_of: MomentText | Annotated[int, Meta(ge=0)] | None = None
     min_receipt: ReceiptText | None = None
     deadline_ms: Deadline | None = None
     explain: bool = False
+
+
+class CompressIn(Body):
+    turns: Annotated[list[TurnIn], Meta(min_length=1, max_length=TURNS_A_CALL_MAX)]
+    target_tokens: Annotated[int, Meta(ge=1, le=BUDGET_TOKENS_MAX)]
+    now: Time | None = None
+    tokenizer: Name | None = None
 
 
 class GoldIn(Body):
@@ -191,7 +203,7 @@ class GoldenIn(Body):
     gold: Annotated[list[GoldIn], Meta(min_length=1, max_length=GOLD_TURNS_MAX)]
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS_MAX)] | None = None
     user_id: Id | None = None
-    as_of: ReceiptText | Annotated[int, Meta(ge=0)] | None = None
+    as_of: MomentText | Annotated[int, Meta(ge=0)] | None = None
     note: Annotated[str, Meta(max_length=NOTE_CHARACTERS_MAX)] | None = None
     search_id: Annotated[str, Meta(max_length=64, description="as a search answered it")] | None = None
 

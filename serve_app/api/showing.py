@@ -13,8 +13,10 @@ from serve_app.api.times import format_time
 from serve_app.backup.runner import Shown
 from serve_app.context.candidates import summary_id
 from serve_app.context.window import Context, Retrieved
-from serve_app.core import Constraint, Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
+from serve_app.core import Constraint, Degradation, Fact, Receipt, Role, Summary, TimeWindow, ToolCall, Turn
 from serve_app.kept import Entry, Kept
+from serve_app.layouts import QueryType
+from serve_app.memory.compressing import Made
 from serve_app.memory.entities import EntityLine
 from serve_app.memory.relevance import Relevances
 from serve_app.records import Erasure
@@ -169,6 +171,12 @@ def shown_summary(summary: Summary) -> dict[str, Any]:
     }
 
 
+def shown_compressed(made: Made) -> dict[str, Any]:
+    """Where every turn had expired the summary covers none."""
+    span = {} if made.covers else {"first_seq": None, "last_seq": None}
+    return shown_summary(made.summary) | span | {"degradation": Degradation("full", made.reasons)}
+
+
 def shown_constraint(one: Constraint) -> dict[str, Any]:
     """`lasting`: it binds beyond its session."""
     return {"text": one.text, "turn_id": one.turn_id, "status": one.status, "lasting": one.lasting}
@@ -194,6 +202,12 @@ def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any
     if context.text is not None:
         shown["text"] = context.text
     return shown
+
+
+def shown_choice(layout: str, revision: int, query_type: QueryType | None) -> dict[str, Any]:
+    """The layout of a context, and what the query was taken for where that was looked at."""
+    shown: dict[str, Any] = {"name": layout, "revision": revision}
+    return shown if query_type is None else shown | {"query_type": query_type}
 
 
 def _shown_retrieved(one: Retrieved, why: Found | None) -> dict[str, Any]:

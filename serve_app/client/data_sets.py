@@ -206,10 +206,11 @@ def _golden_case(golden: Json) -> Case:
     body: Json = {"user_id": golden["user_id"], "query": golden["query"]}
     gold = frozenset((one["session_id"], one["turn_id"]) for one in golden["gold"])
     as_of, seq = golden.get("as_of"), None
-    if isinstance(as_of, str) and "T" in as_of.upper():
-        body |= {"now": as_of, "filters": {"to": as_of}}
-    elif as_of is not None:
-        seq = int(str(as_of).rpartition(":")[2])
+    state = "" if as_of is None else str(as_of).partition("@")[0]  # behind it stands a revision of layouts
+    if "T" in state.upper():
+        body |= {"now": state, "filters": {"to": state}}
+    elif state:
+        seq = int(state.rpartition(":")[2])
     return Case(golden["id"], golden["user_id"], body, gold, as_of_seq=seq)
 
 

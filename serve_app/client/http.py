@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote as percent_encoded
@@ -79,6 +80,10 @@ class Client:
         body = {"user_id": user, "turns": turns, "wait": wait}
         return self._send(f"/v1/sessions/{quote(session)}/turns", body)
 
+    def compress(self, turns: Sequence[Mapping[str, Any]], target_tokens: int, **more: Any) -> Json:
+        """A summary of these turns, of which nothing is stored."""
+        return self._send("/v1/compress", {"turns": list(turns), "target_tokens": target_tokens, **more})
+
     def refresh_summary(self, user: str, session: str) -> Json:
         """Make the session's summary anew now, where it would follow in the background."""
         return self._send(f"/v1/sessions/{quote(session)}/summary:refresh?user_id={quote(user)}", {})
@@ -110,6 +115,31 @@ class Client:
 
     def backups(self) -> list[Json]:
         return list(self._send("/v1/admin/backups", {}, "GET")["backups"])
+
+    def policy(self, name: str) -> Json:
+        return dict(self._send(f"/v1/admin/policies/{quote(name)}", {}, "GET")["policy"])
+
+    def put_policy(self, name: str, policy: Json) -> None:
+        self._send(f"/v1/admin/policies/{quote(name)}", policy, "PUT")
+
+    def tune_layout(self, name: str, shares: Mapping[str, int], when: Json | None = None) -> Json:
+        """Set a layout of the key's tenant: percents for all six zones, and the requests that it is meant for.
+
+        It counts from the next context on. Raises Refused for what is no layout.
+        """
+        body: Json = {"shares": dict(shares)} | ({"when": when} if when else {})
+        return self._send(f"/v1/admin/layouts/{quote(name)}", body, "PUT")
+
+    def layouts(self) -> Json:
+        """All layouts of the key's tenant, and their revision."""
+        return self._send("/v1/admin/layouts", {}, "GET")
+
+    def layout(self, name: str) -> Json:
+        return self._send(f"/v1/admin/layouts/{quote(name)}", {}, "GET")
+
+    def remove_layout(self, name: str) -> Json:
+        """`default` is the built-in one then."""
+        return self._send(f"/v1/admin/layouts/{quote(name)}", {}, "DELETE")
 
     def stats(self) -> Json:
         return self._send("/v1/admin/stats", {}, "GET")

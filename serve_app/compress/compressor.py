@@ -2,7 +2,7 @@
 
 Deterministic: the same turns, target, tokenizer and backends give the same string, in any process and any order of
 calls. Never over its target. A backend that is down, slow or gives rubbish is passed over and named in `reasons`;
-the extractive one, which needs nothing, always answers.
+quoting the turns, which needs no model, always answers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.compress.extractive import EXTRACTIVE_VERSION, summarise
-from serve_app.compress.ledger import LEDGER_VERSION, ledger
+from serve_app.compress.composing import as_quoted, composed, new_to
+from serve_app.compress.drafting import DRAFTS_VERSION, Sentences
+from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
+from serve_app.compress.ledger import LEDGER_VERSION, read
+from serve_app.compress.prose import Writing
+from serve_app.compress.remembered import Remembered
+from serve_app.compress.segments import SEGMENTS_VERSION, segments, topics
 from serve_app.core import Constraint, Topic, Turn
+from serve_app.errors import InvalidRequest
 from serve_app.ports import Summariser, Tokenizer
+
+MODELS_S = 60.0
+"""How long the models may take for one summary where the caller sets no deadline."""
+
+SUMMARIES_KEPT, DRAFTS_KEPT = 256, 4_096
+"""Those used last; made again where they are wanted again."""
 
 
 class Compressed(NamedTuple):
@@ -41,28 +53,70 @@ class Compressor:
     def __init__(self, coarse: Summariser | None = None, fine: Summariser | None = None) -> None:
         self._coarse = coarse
         self._fine = fine
+        self._made: Remembered[Compressed] = Remembered(SUMMARIES_KEPT)
+        self._drafts: Remembered[Sentences] = Remembered(DRAFTS_KEPT)
 
     @property
     def version(self) -> str:
         """Names everything beside turns and target that decides the text."""
         models = [one.name for one in (self._coarse, self._fine) if one is not None]
-        return "+".join([EXTRACTIVE_VERSION, LEDGER_VERSION, *models])
+        return "+".join(
+            [SEGMENTS_VERSION, EXTRACTIVE_VERSION, LEDGER_VERSION, *([DRAFTS_VERSION, *models] if models else [])]
+        )
+
+    @property
+    def backend(self) -> str:
+        """What it is called in figures."""
+        models = [one.name for one in (self._coarse, self._fine) if one is not None]
+        return "+".join(dict.fromkeys(models)) or "extractive"
+
+    def afresh(self) -> Compressor:
+        """The same with nothing remembered."""
+        return Compressor(self._coarse, self._fine)
 
     def compress(
         self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
     ) -> Compressed:
         """`turns` are oldest first and at least one. Raises InvalidRequest without turns or below one token."""
-        extract = summarise(turns, target_tokens, tokenizer)
+        if not turns or target_tokens < 1:
+            raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
+        key = (input_hash(turns), target_tokens, tokenizer.name, self.version)
+        made = self._made.get(key)
+        if made is None:
+            made = self._compressed(turns, key[0], target_tokens, tokenizer, deadline_s or MODELS_S)
+            if not made.reasons:  # what a fault made less is made again
+                self._made.put(key, made)
+        return made
+
+    def _compressed(
+        self, turns: Sequence[Turn], name: str, target: int, tokenizer: Tokenizer, deadline_s: float
+    ) -> Compressed:
+        """Models may say what they like: what binds is quoted beside it, and is cut last."""
+        writing = Writing(self._coarse, self._fine, self._drafts, target, tokenizer, deadline_s)
+        found = segments(turns)
+        reading = read(turns)
+        binding, others = quotes(turns, reading)
+        chunks = writing.chunks(turns, found, reading, [*binding, *others])
+        drafts = writing.calibrated(chunks, writing.drafts(chunks))
+        said = new_to(binding, as_quoted(writing.parts(turns, writing.halved(drafts)), [*binding, *others]))
+        made = composed([*binding, *said, *new_to(said, others)], target, tokenizer)
         return Compressed(
-            text=extract.text,
-            first_seq=extract.first_seq,
-            last_seq=extract.last_seq,
-            tokens=extract.tokens,
-            input_hash=input_hash(turns),
-            ranks=extract.ranks,
-            line_seqs=extract.line_seqs,
-            constraints=ledger(turns),
+            text=made.text,
+            first_seq=turns[0].seq,
+            last_seq=turns[-1].seq,
+            tokens=made.tokens,
+            input_hash=name,
+            ranks=made.ranks,
+            line_seqs=made.line_seqs,
+            constraints=reading.entries,
+            topics=topics(turns, found),
+            reasons=writing.reasons,
         )
+
+    def forget(self) -> None:
+        """Let go of every text that is remembered: where something was erased or edited, nothing of it stays here."""
+        self._made.clear()
+        self._drafts.clear()
 
 
 def input_hash(turns: Sequence[Turn]) -> str:

@@ -113,6 +113,16 @@ class Scene:
             heard.words.union(*words, heard.asked_words, (value.kind for value in clause.values), told) - clause.words
         )
 
+    def told(self, number: int) -> frozenset[str]:
+        """The words of a clause and of how the assistant takes it."""
+        clause = self.clauses[number]
+        return clause.words | self.judged.heard[clause.turn].words
+
+    def repeated(self, number: int) -> bool:
+        """Whether the assistant repeats a value of it."""
+        clause = self.clauses[number]
+        return any(value.amount in self.judged.heard[clause.turn].amounts for value in clause.values)
+
     def change(self, number: int) -> dict[str, float]:
         """How much a clause sounds like a change, and is taken for one."""
         new = self.clauses[number]
@@ -124,7 +134,7 @@ class Scene:
             f"{near}_near": bool(near),
             "told": self.told_before(number),
             "changed": heard.changed,
-            "repeated": any(value.amount in heard.amounts for value in new.values),
+            "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
         }

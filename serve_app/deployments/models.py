@@ -99,9 +99,12 @@ class EmbedderCalls:
         key = query_key(version, text, solo)
         with self._lock:
             known = self._cache.get(key)
+        found: Future[EncodedQuery] = Future()
         if known is not None:
-            found: Future[EncodedQuery] = Future()
             found.set_result(known)
+            return found
+        if deadline is not None and deadline <= time.monotonic():
+            found.set_exception(TimeoutError("the deadline passed before the query came"))
             return found
         return self._call(self._query(key, text, deadline), refuse=self._gone and deadline is not None)
 

@@ -1,7 +1,7 @@
 """From an owner's block to the inputs of a context: the state as of one moment, and what retrieval finds in it.
 
 Everything that a context depends on is gathered here, so that packing it is pure. Where the store
-cannot be read, the context is made of what the caller sent, and says so.
+cannot be read, or not in time, the context is made of what memory, the log's tail or the caller has, and says so.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import msgspec
 
 from serve_app.context.candidates import Dropped
 from serve_app.context.exchanges import any_linked, linked
-from serve_app.context.inputs import ContextInputs
+from serve_app.context.inputs import ContextInputs, Standing
 from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
 from serve_app.core import Degradation, Fact, Level, Summary, Turn
 from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
+from serve_app.memory.deadlines import NO_HURRY, Plan
 from serve_app.memory.expansion import HISTORY_TURNS, SAID_CHARACTERS_MAX, Resolved
-from serve_app.memory.reading import Older, Partners
+from serve_app.memory.reading import Memories, Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
 from serve_app.ports import EncodedQuery, Tokenizer
@@ -30,7 +31,11 @@ from serve_app.retrieve.question import Question
 from serve_app.retrieve.search import search
 from serve_app.retrieve.second import SecondStage
 from serve_app.stores.block import Block
+from serve_app.stores.guard import patient_until
 from serve_app.write.shard import Shard
+
+NOW = float("-inf")
+"""As a time to wait until: no table is waited for."""
 
 TOKENS_A_HIT = 40
 HITS_MIN, HITS_MAX = 10, 100
@@ -51,7 +56,7 @@ class Assembled(msgspec.Struct, frozen=True):
     inputs: ContextInputs
     seq: int
     older: Older = Older()
-    summary_expired: bool = False
+    summary_due: bool = False
     found: tuple[Found, ...] = ()
     search: Answer = Answer([], asked=frozenset())
 
@@ -62,7 +67,7 @@ class Retrieval(msgspec.Struct, frozen=True):
     resolved: Resolved
     encoded: EncodedQuery | None
     second: SecondStage | None = None
-    deadline: float | None = None
+    plan: Plan = NO_HURRY
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -70,7 +75,7 @@ class Answered(msgspec.Struct, frozen=True):
 
     context: Context
     seq: int
-    summary_expired: bool
+    summary_due: bool
     found: tuple[Found, ...]
     search: Answer
 
@@ -95,7 +100,7 @@ def answer(
     stages.mark_two("retrieve", "rerank", state.search.second_s)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
-    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
 
 def assemble(
@@ -108,11 +113,60 @@ def assemble(
 ) -> Assembled:
     """Never raises for a store that does not answer: then only what the caller sent is there, and is shown."""
     try:
-        return _stored(shard, owner, request, retrieval, reasons, moment)
+        with patient_until(retrieval.plan.retrieve):
+            return _stored(shard, owner, request, retrieval, reasons, moment)
     except StorageTrouble as error:
-        level: Level = "system_only" if request.history is None else "recent_only"
-        degradation = Degradation(level, _once(*reasons, f"store: {error.code}"))
-        return Assembled(_inputs(request, moment, degradation, turns=_sent(request, moment)), shard.applied_seq)
+        return _sent_alone(shard, request, (*reasons, f"store: {error.reason}"), moment)
+
+
+def smaller_answer(
+    shard: Shard,
+    owner: str,
+    request: ContextRequest,
+    reasons: tuple[str, ...],
+    moment: Moment,
+    layout: Layout,
+    tokenizer: Tokenizer,
+    stages: Stages,
+) -> Answered:
+    """In place of `answer`, where that would come too late: waits for no table and no model. Raises as it does."""
+    block = shard.resident(owner)
+    try:
+        if block is None:
+            state = _of_tail(shard, owner, request, (*reasons, "store: deadline"), moment)
+        else:
+            state = _remembered(shard, block, request, (*reasons, "retrieve: deadline"), moment, "summary_only")
+    except StorageTrouble as error:
+        state = _sent_alone(shard, request, (*reasons, f"store: {error.reason}"), moment)
+    context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
+    stages.mark("smaller")
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
+
+
+def _of_tail(shard: Shard, owner: str, request: ContextRequest, reasons: tuple[str, ...], moment: Moment) -> Assembled:
+    """What the caller sent, or the log holds that is in no table yet. Raises StorageTrouble."""
+    return _remembered(shard, shard.tail_block(owner), request, reasons, moment, "recent_only")
+
+
+def _remembered(
+    shard: Shard, block: Block, request: ContextRequest, reasons: tuple[str, ...], moment: Moment, level: Level
+) -> Assembled:
+    """Of what this block holds all but what retrieval would find. Raises StorageTrouble."""
+    with patient_until(NOW):
+        as_of = reading.seq_asked(shard, block, request.as_of)
+        state, turns = _state(shard, block, request, as_of, moment)
+        partners = _partners(shard, block, turns, (), state.seq, moment.expiry)
+    if level == "recent_only" and not turns:
+        level = "system_only"
+    degradation = Degradation(level, _once(*reasons, *state.reasons, *partners.reasons))
+    return _assembled(request, moment, degradation, state, turns, partners, Answer([], asked=frozenset()))
+
+
+def _sent_alone(shard: Shard, request: ContextRequest, reasons: tuple[str, ...], moment: Moment) -> Assembled:
+    """What the caller sent."""
+    level: Level = "system_only" if request.history is None else "recent_only"
+    inputs = _inputs(request, moment, Degradation(level, _once(*reasons)), turns=_sent(request, moment))
+    return Assembled(inputs, shard.applied_seq)
 
 
 def _stored(
@@ -124,18 +178,20 @@ def _stored(
     moment: Moment,
 ) -> Assembled:
     loaded = not shard.holds(owner)
-    block, missing = shard.block_or_tail(owner)
+    with patient_until(retrieval.plan.load):
+        block, missing = shard.block_or_tail(owner)
+    if missing:
+        return _of_tail(shard, owner, request, (*reasons, *missing), moment)
     resolved = retrieval.resolved
     as_of = reading.seq_asked(shard, block, request.as_of) if resolved.seq is None else resolved.seq
-    state = reading.memories(shard, block, request.session, as_of, moment.expiry)
-    turns = state.turns if request.history is None else _sent(request, moment)
+    state, turns = _state(shard, block, request, as_of, moment)
     question = _question(request, retrieval, state.seq, moment, turns)
     unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
     answer = search(
         block,
         question,
         retrieval.encoded,
-        shard.table,
+        shard.reads,
         shard.turns,
         unfolded,
         second=retrieval.second,
@@ -143,7 +199,7 @@ def _stored(
     )
     if loaded or resolved.loaded:
         answer = msgspec.structs.replace(answer, loaded=True)
-    found, reasons = answer.found, (*reasons, *missing, *state.reasons, *answer.reasons)
+    found, reasons = answer.found, (*reasons, *state.reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
     if request.as_of != AsOf() and reading.expired_between(block, state.seq, moment.now, moment.expiry):
@@ -151,17 +207,40 @@ def _stored(
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")
     partners = _partners(shard, block, turns, found, state.seq, moment.expiry)
+    degradation = Degradation("full", _once(*reasons, *partners.reasons))
+    return _assembled(request, moment, degradation, state, turns, partners, answer)
+
+
+def _state(
+    shard: Shard, block: Block, request: ContextRequest, as_of: int | None, moment: Moment
+) -> tuple[Memories, tuple[Turn, ...]]:
+    """What is remembered, and the conversation: the session's turns, or those that the caller sent along."""
+    state = reading.memories(shard, block, request.session, as_of, moment.expiry, request.whole_user, request.notes)
+    return state, state.turns if request.history is None else _sent(request, moment)
+
+
+def _assembled(
+    request: ContextRequest,
+    moment: Moment,
+    degradation: Degradation,
+    state: Memories,
+    turns: tuple[Turn, ...],
+    partners: Partners,
+    answer: Answer,
+) -> Assembled:
+    found = tuple(answer.found)
     inputs = _inputs(
         request,
         moment,
-        Degradation("full", _once(*reasons, *partners.reasons)),
+        degradation,
         facts=state.facts,
+        standing=state.standing,
         summary=state.summary,
         turns=turns,
-        hits=tuple(found),
+        hits=found,
         partners=partners.turns,
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired, tuple(found), answer)
+    return Assembled(inputs, state.seq, state.older, state.summary_due, found, answer)
 
 
 def _once(*reasons: str) -> tuple[str, ...]:
@@ -201,7 +280,7 @@ def _question(
         late=retrieval.second is not None and retrieval.second.late,
         asked_at=moment.now,
         said=tuple(turn.text[:SAID_CHARACTERS_MAX] for turn in turns[-HISTORY_TURNS:]),
-        deadline=retrieval.deadline,
+        deadline=retrieval.plan.rerank,
         explain=request.explain,
     )
 
@@ -212,6 +291,7 @@ def _inputs(
     degradation: Degradation,
     *,
     facts: tuple[Fact, ...] = (),
+    standing: tuple[Standing, ...] = (),
     summary: Summary | None = None,
     turns: tuple[Turn, ...],
     hits: tuple[Found, ...] = (),
@@ -225,6 +305,7 @@ def _inputs(
         now=moment.now,
         system=request.system,
         facts=facts,
+        standing=standing,
         notes=request.notes,
         summary=summary,
         turns=turns,

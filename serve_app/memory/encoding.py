@@ -15,13 +15,25 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from serve_app.breaker import Breaker
 from serve_app.core import EmbeddingVersion
-from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError
+from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError, Overloaded
 from serve_app.ports import EncodedQuery, Encodings, Vectors
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+FAULTS_MAX, REST_S = 3, 2.0
+"""An encoder that gave nothing so often in a row is left alone for so long, unless told otherwise; then one query
+tries it.
+"""
+
+SLOW_S = 0.05
+"""Who waited for less than that learns nothing about the encoder."""
+
+PAST = float("-inf")
+"""A deadline by which nothing can be computed any more."""
 
 PASSAGES_WAIT_S = 60.0
 """How long a call for vectors waits; many calls may be ahead of it."""
@@ -33,6 +45,8 @@ class Encoders(Protocol):
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]: ...
 
+    def of_query(self, text: str) -> str: ...
+
     def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]: ...
 
     def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]: ...
@@ -43,10 +57,12 @@ class Encoders(Protocol):
 
 
 class Encoding:
-    def __init__(self, encoders: Encoders, pool: Executor) -> None:
+    def __init__(self, encoders: Encoders, pool: Executor, rest_s: float = REST_S) -> None:
         self._encoders = encoders
         self._pool = pool
         self._arrivals: Arrivals | None = None
+        names = [version.name for version in encoders.versions]
+        self.breakers = {name: Breaker(f"encoder-{name}", FAULTS_MAX, rest_s) for name in names}
 
     def version(self, named: str | None = None) -> EmbeddingVersion:
         """The active version of this name, or of the model of this name; the primary one without a name.
@@ -62,12 +78,35 @@ class Encoding:
 
     async def query(self, text: str, solo: bool, deadline: float) -> tuple[EncodedQuery | None, tuple[str, ...]]:
         """The query's vector by `deadline` (monotonic), or the reason why there is none."""
+        breaker = self.breakers[self._encoders.of_query(text)]
+        if not breaker.admit():
+            known = self._known(text, solo)
+            return (None, ("dense: left_alone",)) if known is None else (known, ())
+        limit_s = deadline - time.monotonic()
         try:
             asked = self._encoders.query(text, solo=solo, deadline=deadline)
         except MemstrataError as error:
+            breaker.released()
             return None, (f"dense: {error.code}",)
-        encoded = await self._outcome(asked, deadline - time.monotonic())
+        at_once = asked.done()  # from a cache: that says nothing about the encoder
+        try:
+            encoded = await self._outcome(asked, limit_s)
+        except asyncio.CancelledError:
+            breaker.released()
+            raise
+        if at_once:
+            breaker.released()
+        else:
+            _note(breaker, encoded, limit_s)
         return (None, (f"dense: {_reason(encoded)}",)) if isinstance(encoded, BaseException) else (encoded, ())
+
+    def _known(self, text: str, solo: bool) -> EncodedQuery | None:
+        """The query's vector where it need not be computed."""
+        try:
+            asked = self._encoders.query(text, solo=solo, deadline=PAST)
+        except MemstrataError:
+            return None
+        return asked.result() if asked.done() and asked.exception() is None else None
 
     async def required(self, text: str, deadline: float) -> EncodedQuery:
         """The same for who cannot do without. Raises EncoderUnavailable."""
@@ -151,6 +190,16 @@ class Arrivals:
 def _tell(landed: asyncio.Future[bool], came: bool) -> None:
     if not landed.done():
         landed.set_result(came)
+
+
+def _note(breaker: Breaker, outcome: EncodedQuery | BaseException, waited_s: float) -> None:
+    """What an outcome says about the encoder."""
+    if not isinstance(outcome, BaseException):
+        breaker.succeeded()
+    elif isinstance(outcome, Overloaded) or (isinstance(outcome, TimeoutError) and waited_s < SLOW_S):
+        breaker.released()
+    else:
+        breaker.failed()
 
 
 def _given(outcome: Encodings | BaseException) -> Encodings:

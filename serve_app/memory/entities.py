@@ -177,7 +177,7 @@ def _count_elsewhere(
     shard: Shard, owner: str, seqs: set[int], now: int, tallies: dict[str, Tally], deadline: float
 ) -> None:
     """Turns that are not in memory: most by the table's column, without reading them. Raises DeadlinePassed."""
-    rows = shard.table.named(owner)
+    rows = shard.reads.named(owner)
     unfolded = shard.unfolded_of(owner)
     held, ends = np.asarray(rows["seq"]), np.asarray(rows["expires_at"])
     certain = np.isin(held, list(seqs - unfolded)) & ((ends == 0) | (ends > now)) & known(rows["entities"])

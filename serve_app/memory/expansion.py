@@ -127,7 +127,7 @@ def resolved_as_of(shard: Shard, owner: str, request: ContextRequest, now: int, 
         as_of = seq_asked(shard, block, request.as_of)
         said = last_said(shard, block, request.session, as_of, now + CLOCKS_APART_US, HISTORY_TURNS, expiry)
     except StorageTrouble as error:
-        return msgspec.structs.replace(found, reasons=(*lacking, f"store: {error.code}"), loaded=loaded)
+        return msgspec.structs.replace(found, reasons=(*lacking, f"store: {error.reason}"), loaded=loaded)
     query = rewritten(found.query, _texts(said.turns))
     return Resolved(
         query=query,

@@ -11,7 +11,6 @@ import asyncio
 import heapq
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, TypeVar
@@ -19,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from serve_app.context.layout import DEFAULT_LAYOUT, Layout
+from serve_app.context.layout import Layout
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.entities.values import EntityClass
 from serve_app.errors import (
@@ -27,9 +26,13 @@ from serve_app.errors import (
     InvalidRequest,
     NotFound,
     ReceiptNotReached,
+    StorageTrouble,
 )
+from serve_app.layouts import Layouts
 from serve_app.memory import entities, reading
-from serve_app.memory.assembly import Moment, Retrieval, answer
+from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, smaller_answer
+from serve_app.memory.deadlines import Plan, Shares
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.entities import EntityPage
 from serve_app.memory.expansion import (
@@ -43,12 +46,15 @@ from serve_app.memory.expansion import (
     resolved_as_of,
     stands_alone,
 )
+from serve_app.memory.layouts import MOMENT_UNKNOWN, LayoutsThen, choose, layouts_then, needs_moment
+from serve_app.memory.pools import Pools, Reads
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
-from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.requests import (
     Appended,
+    AsOf,
     ContextAnswer,
     ContextRequest,
     ExpandRequest,
@@ -56,14 +62,16 @@ from serve_app.memory.requests import (
     SearchRequest,
 )
 from serve_app.memory.retrievals import Retrievals
-from serve_app.memory.searching import Size, found_in, mode_of, short
+from serve_app.memory.searching import Size, found_at_hand, found_in, mode_of
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.policies import Policies, TtlPolicy
 from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.records import Erasure
+from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import SecondStage
+from serve_app.retrieve.statements import Result
 from serve_app.retrieve.work import Work
 from serve_app.stores.block import TURNS_RESIDENT_MAX
 from serve_app.stores.rows import pseudonym
@@ -76,6 +84,7 @@ from serve_app.write.redaction import repeats
 from serve_app.write.shard import Shard
 
 T = TypeVar("T")
+Positive = Annotated[float, Meta(gt=0, le=60)]
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 
 POLL_S = 0.003
@@ -95,11 +104,18 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns_resident: Annotated[int, Meta(ge=1)] = 200_000
     owner_turns_resident: Annotated[int, Meta(ge=1)] = TURNS_RESIDENT_MAX
     threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 4
+    store_threads: Annotated[int, Meta(ge=1, le=THREADS_MAX)] = 8
     tokenizer: str = "o200k_base"
     receipt_wait_s: Seconds = 2.0
     index_wait_s: Seconds = 30.0
     vector_wait_s: Seconds = 5.0
-    vector_share_of_deadline: Annotated[float, Meta(ge=0, le=1)] = 0.6
+    deadline_s: Positive = 10.0
+    """Of a search or context that names none."""
+    store_wait_s: Positive = 3.0
+    """For what is only in the tables, where no smaller answer would do: a page, a write of a user not in memory."""
+    rest_s: Positive = 2.0
+    """A model or table that failed or hung again and again is left alone for so long, then one request tries it."""
+    shares: Shares = Shares()
     summary: SummaryOptions = SummaryOptions()
 
 
@@ -111,7 +127,7 @@ class Memory:
         refresher: Refresher,
         encoder: Encoding,
         tokenizers: Mapping[str, Tokenizer],
-        pool: Executor,
+        pools: Pools,
         options: MemoryOptions,
         clock: Callable[[], int],
         versions: tuple[str, ...],
@@ -121,6 +137,7 @@ class Memory:
         understanding: Understanding,
         second: SecondStage,
         relevance: Relevance,
+        layouts: Layouts,
     ) -> None:
         """`user_turns`: how many turns one user may hold; None: no bound."""
         self._writers = writers
@@ -129,7 +146,7 @@ class Memory:
         self.encoder = encoder
         self.relevance = relevance
         self._tokenizers = tokenizers
-        self._pool = pool
+        self._reads = Reads(pools, options.store_wait_s)
         self._options = options
         self._clock = clock
         self._versions = versions
@@ -138,8 +155,8 @@ class Memory:
         self._retrievals = retrievals
         self._understanding = understanding
         self._second = second
-        self._redacting = Redacting(policies, pool)
-        self._layout: Layout = DEFAULT_LAYOUT
+        self._redacting = Redacting(policies, pools.memory)
+        self._layouts = layouts
 
     # ---- writes
 
@@ -214,23 +231,22 @@ class Memory:
         return await self._delete(owner, DeleteFact(owner.key, key))
 
     async def refresh_summary(self, owner: Owner, session: str) -> Summary | None:
-        shard = self._writer(owner).shard
-        return await self._in_pool(self._refresher.refresh, shard, owner.key, session)
+        return await self._reads.summary(self._refresher.refresh, self._writer(owner).shard, owner.key, session)
 
     # ---- plain reads
 
     async def page(self, owner: Owner, session: str, after_seq: int, limit: int) -> SessionPage:
         shard = self._writer(owner).shard
-        return await self._in_pool(reading.page, shard, owner.key, session, after_seq, limit, self._clock())
+        return await self._asked(owner, reading.page, shard, owner.key, session, after_seq, limit, self._clock())
 
     async def all_turns(self, owner: Owner) -> AsyncGenerator[list[Turn], None]:
         """Every turn of an owner as of now, oldest first, a page at a time: a page holds no more than it must."""
         shard = self._writer(owner).shard
-        seqs = await self._in_pool(reading.seqs, shard, owner.key)
+        seqs = await self._asked(owner, reading.seqs, shard, owner.key)
         place, size = 0, reading.PAGE_TURNS_FIRST
         while place < len(seqs):
             asked = seqs[place : place + size]
-            turns = await self._in_pool(reading.turns, shard, owner.key, asked, self._clock())
+            turns = await self._asked(owner, reading.turns, shard, owner.key, asked, self._clock())
             place, size = place + size, reading.next_page(size, turns)
             yield turns
 
@@ -238,7 +254,9 @@ class Memory:
         """Users of the tenant whose ids begin so, after `after`, at most `limit`; and whether there are more."""
         start, end = reading.range_of(tenant, prefix, after)
         held = [
-            await self._in_pool(writer.shard.owners, start, end, limit + 1) for writer in self._writers if start < end
+            await self._reads.of_stores(writer.shard.owners, start, end, limit + 1)
+            for writer in self._writers
+            if start < end
         ]
         users = [Owner.from_key(key).user for key in islice(heapq.merge(*held), limit + 1)]
         return users[:limit], len(users) > limit
@@ -246,22 +264,23 @@ class Memory:
     async def summaries(self, owner: Owner) -> list[Summary]:
         """The summaries that hold, by session."""
         shard = self._writer(owner).shard
-        return await self._in_pool(lambda: reading.summaries(shard.block(owner.key), self._clock()))
+        return await self._asked(owner, lambda: reading.summaries(shard.block(owner.key), self._clock()))
 
     async def sessions(self, owner: Owner) -> list[SessionLine]:
         shard = self._writer(owner).shard
-        return await self._in_pool(lambda: reading.sessions(shard.block(owner.key), self._clock()))
+        return await self._asked(owner, lambda: reading.sessions(shard.block(owner.key), self._clock()))
 
     async def turn(self, owner: Owner, session: str, turn_id: str) -> Turn:
         shard = self._writer(owner).shard
-        turn = await self._in_pool(reading.one_turn, shard, owner.key, session, turn_id, self._clock())
+        turn = await self._asked(owner, reading.one_turn, shard, owner.key, session, turn_id, self._clock())
         if turn is None:
             raise NotFound("no such turn")
         return turn
 
     async def facts(self, owner: Owner) -> tuple[Fact, ...]:
-        return await self._in_pool(
-            lambda: reading.facts(self._writer(owner).shard.block(owner.key), None, self._clock())
+        return await self._asked(
+            owner,
+            lambda: reading.facts(self._writer(owner).shard.block(owner.key), None, self._clock()),
         )
 
     async def fact(self, owner: Owner, key: str) -> Fact:
@@ -276,7 +295,7 @@ class Memory:
         """What the owner's turns name, the most often named first; `after`: the `next` of the page before."""
         shard = self._writer(owner).shard
         place = None if after is None else entities.place_of(after)
-        return await self._in_pool(entities.page, shard, owner.key, kind, prefix, place, limit, self._clock())
+        return await self._asked(owner, entities.page, shard, owner.key, kind, prefix, place, limit, self._clock())
 
     def life_of(self, tenant: str, kind: EntityClass) -> tuple[str | None, int | None]:
         """The class of the policy `ttl` that what is of this class of entities gets, and its seconds."""
@@ -284,7 +303,7 @@ class Memory:
         return policy.class_of(kind), policy.life_of(kind)
 
     async def summary(self, owner: Owner, session: str) -> Summary:
-        block = await self._in_pool(self._writer(owner).shard.block, owner.key)
+        block = await self._asked(owner, self._writer(owner).shard.block, owner.key)
         found = block.summary_at(session, None)
         if found is None or found.expires_at <= self._clock():
             raise NotFound("this session has no summary")
@@ -299,31 +318,41 @@ class Memory:
         return await self._understanding.refined(tenant, request.query, found, request.asked, request.now)
 
     async def _understood(
-        self, shard: Shard, owner: Owner, request: SearchRequest, instant: int, expiry: int
+        self, shard: Shard, owner: Owner, request: SearchRequest, instant: int, expiry: int, plan: Plan
     ) -> tuple[Understood, tuple[str, ...]]:
-        if stands_alone(request):
-            found = by_rules(request.query, (), request.asked, instant)
-        else:
-            size = Size(request.characters, 0)
-            found = await self._read(shard, owner, size, resolved, shard, owner.key, request, instant, expiry)
-        return await self._understanding.refined(
-            owner.tenant, request.query, found, request.asked, instant, request.deadline_s
+        reasons: tuple[str, ...] = ()
+        alone = by_rules(request.query, (), request.asked, instant) if stands_alone(request) else None
+        if alone is None:
+            asked = (shard, owner.key, request, instant, expiry)
+            try:
+                size = Size(request.characters, 0)
+                alone = await self._reads.read(shard, owner, size, plan.expand, plan.expand, resolved, *asked)
+            except (StorageTrouble, TimeoutError) as error:
+                reasons = (f"store: {_reason(error)}",)
+                alone = by_rules(request.query, (), request.asked, instant)
+        left_s = max(0.0, plan.expand - time.monotonic()) if request.deadline_s else None
+        found, doubts = await self._understanding.refined(
+            owner.tenant, request.query, alone, request.asked, instant, left_s
         )
+        return found, (*reasons, *doubts)
 
     async def search(self, owner: Owner, request: SearchRequest, stages: Stages) -> SearchAnswer:
         """Resolve the query, embed it, search hot then warm, rank."""
         started = time.monotonic()
         deadline = None if request.deadline_s is None else started + request.deadline_s
+        plan = self._plan(started, request.deadline_s)
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
         instant = self._clock() if request.now is None else request.now
         now = self._effective(instant)
-        understood, doubts = await self._understood(shard, owner, request, instant, now)
+        understood, doubts = await self._understood(shard, owner, request, instant, now, plan)
         query = understood.query
         stages.mark("expand")
-        size = Size(request.characters, request.k, request.filters.heavy, request.reranked)
+        size = Size(
+            request.characters, request.k, request.filters.heavy, request.reranked, cold="cold" in request.tiers
+        )
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
-        encoded, reasons = await self._encoded(query, False, started, request.deadline_s) if wanted else (None, ())
+        encoded, reasons = await self._encoded(query, False, plan) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
             query=query,
@@ -339,40 +368,54 @@ class Memory:
             rerank=request.reranked and encoded is not None,
             late=self._second.late,
             asked_at=instant,
-            deadline=deadline,
+            deadline=plan.rerank,
             explain=request.explain,
         )
-        asked = (question, encoded, self._second, stages)
-        if "cold" in request.tiers:  # asks a store, and may wait for it
-            found, answer = await self._in_pool(found_in, shard, owner.key, *asked)
-        else:
-            found, answer = await self._read(shard, owner, size, found_in, shard, owner.key, *asked)
+        found, answer = await self._found(shard, owner, size, plan, question, encoded, stages)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
-        degradation = Degradation("full", (*doubts, *reasons, *answer.reasons, *shard.doubts))
+        degradation = Degradation("full", tuple(dict.fromkeys((*doubts, *reasons, *answer.reasons, *shard.doubts))))
+        self._retrievals.gave("search", degradation)
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms)
         words, window = understood.keywords, understood.window
         drawn = understood.drawn_from
         return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained, drawn)
 
-    async def _encoded(
-        self, text: str, solo: bool, started: float, deadline_s: float | None
-    ) -> tuple[EncodedQuery | None, tuple[str, ...]]:
+    async def _found(
+        self,
+        shard: Shard,
+        owner: Owner,
+        size: Size,
+        plan: Plan,
+        question: Question,
+        encoded: EncodedQuery | None,
+        stages: Stages,
+    ) -> tuple[list[Result], Answer]:
+        """What answers the question, or that part of it which is in memory where the whole does not come in time."""
+        branch = stages.branch()
+        asked = (shard, owner.key, question, encoded, self._second, branch)
+        try:
+            found = await self._reads.read(shard, owner, size, plan.retrieve, plan.answer, found_in, *asked)
+        except TimeoutError:
+            smaller = (shard, owner.key, question, encoded, stages)
+            return await self._reads.smaller(found_at_hand, *smaller)
+        stages.join(branch)
+        return found
+
+    def _plan(self, started: float, deadline_s: float | None) -> Plan:
+        return self._options.shares.of(started, deadline_s or self._options.deadline_s)
+
+    async def _encoded(self, text: str, solo: bool, plan: Plan) -> tuple[EncodedQuery | None, tuple[str, ...]]:
         """The query as encoded within its share of the deadline, or the reason why there is none."""
-        share = self._options.vector_share_of_deadline
-        limit = self._options.vector_wait_s if deadline_s is None else share * deadline_s
-        return await self.encoder.query(text, solo, started + limit)
+        return await self.encoder.query(text, solo, min(plan.embed, time.monotonic() + self._options.vector_wait_s))
 
     # ---- context
 
-    async def context(
-        self, owner: Owner, request: ContextRequest, stages: Stages, layout: str | None = None
-    ) -> ContextAnswer:
+    async def context(self, owner: Owner, request: ContextRequest, stages: Stages) -> ContextAnswer:
         """Resolve the query, embed it; read the state as of one moment, retrieve, and pack it under the budget."""
-        if layout not in (None, self._layout.name):
-            raise InvalidRequest(f"there is no layout {layout!r}")
-        tokenizer = self._tokenizer(request.tokenizer)
+        tokenizer = self.tokenizer(request.tokenizer)
         started = time.monotonic()
         now = self._clock() if request.now is None else request.now
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
@@ -380,38 +423,97 @@ class Memory:
             raise InvalidReceipt("as_of: this receipt was not given out for this user")
         stages.mark("wait")
         moment = Moment(now, self._effective(now), self._versions)
-        understood = await self._resolved(shard, owner, request, moment)
+        plan = self._plan(started, request.deadline_s)
+        understood = await self._resolved(shard, owner, request, moment, plan)
+        layouts = await self._layouts_then(shard, owner, request.as_of, plan)
+        chosen = choose(layouts.state, request, understood.window)
         stages.mark("expand")
-        encoded, reasons = await self._encoded(understood.query, True, started, request.deadline_s)
+        encoded, reasons = await self._encoded(understood.query, True, plan)
         stages.mark("embed")
-        reasons = (*understood.reasons, *reasons, *shard.doubts)
-        deadline = None if request.deadline_s is None else started + request.deadline_s
-        size = Size(request.characters, request.budget_tokens // TOKENS_A_RESULT, reranked=encoded is not None)
-        retrieval = Retrieval(understood, encoded, self._second, deadline)
-        asked = (request, retrieval, reasons, moment, self._layout, tokenizer, stages)
-        made = await self._read(shard, owner, size, answer, shard, owner.key, *asked)
+        reasons = (*layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
+        retrieval = Retrieval(understood, encoded, self._second, plan)
+        packed = (moment, chosen.layout, tokenizer)
+        made = await self._answered(shard, owner, request, retrieval, reasons, packed, stages)
+        self._retrievals.gave("context", made.context.degradation)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
-        if request.session is not None and made.summary_expired:
-            self._refresher.ask(shard, owner.key, request.session)
+        if request.session is not None and made.summary_due:
+            self._refresher.read(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
-        return ContextAnswer(made.context, made.found, as_of, now, tokenizer.name, made.search.explained)
+        self._retrievals.took_time(stages.ms, made.context.total_tokens)
+        return ContextAnswer(
+            context=made.context,
+            found=made.found,
+            as_of=as_of,
+            now=now,
+            tokenizer=tokenizer.name,
+            layout=chosen.layout.name,
+            revision=chosen.revision,
+            query_type=chosen.query_type,
+            explained=made.search.explained,
+        )
 
-    async def _resolved(self, shard: Shard, owner: Owner, request: ContextRequest, moment: Moment) -> Resolved:
+    async def _layouts_then(self, shard: Shard, owner: Owner, as_of: AsOf, plan: Plan) -> LayoutsThen:
+        """The tenant's layouts at the moment that is asked for: nearly always now, and then nothing is looked up."""
+        if as_of.seq is None or not needs_moment(self._layouts, owner.tenant, as_of):
+            return layouts_then(self._layouts, owner.tenant, as_of)
+        size = Size(0, 0, heavy=True)
+        asked = (shard, owner.key, as_of.seq)
+        try:
+            moment = await self._reads.read(shard, owner, size, plan.load, plan.load, reading.written_at, *asked)
+        except (TimeoutError, StorageTrouble):
+            now = layouts_then(self._layouts, owner.tenant, AsOf())
+            return LayoutsThen(now.state, (*now.reasons, MOMENT_UNKNOWN))
+        return layouts_then(self._layouts, owner.tenant, as_of, moment)
+
+    async def _answered(
+        self,
+        shard: Shard,
+        owner: Owner,
+        request: ContextRequest,
+        retrieval: Retrieval,
+        reasons: tuple[str, ...],
+        packed: tuple[Moment, Layout, Tokenizer],
+        stages: Stages,
+    ) -> Answered:
+        """The whole context, or a smaller one of what is in memory where the whole does not come in time."""
+        plan, branch = retrieval.plan, stages.branch()
+        heavy = request.as_of.time is not None  # which state that was may have to be read from a table
+        results = request.budget_tokens // TOKENS_A_RESULT
+        size = Size(request.characters, results, heavy, reranked=retrieval.encoded is not None)
+        asked = (shard, owner.key, request, retrieval, reasons, *packed, branch)
+        try:
+            made = await self._reads.read(shard, owner, size, plan.retrieve, plan.answer, answer, *asked)
+        except TimeoutError:
+            smaller = (shard, owner.key, request, reasons, *packed, stages)
+            return await self._reads.smaller(smaller_answer, *smaller)
+        stages.join(branch)
+        return made
+
+    async def _resolved(
+        self, shard: Shard, owner: Owner, request: ContextRequest, moment: Moment, plan: Plan
+    ) -> Resolved:
         """By rules alone. Most queries stand for themselves, and no turn is looked at for them."""
         if not goes_on(request):
             return as_it_came(request, moment.now)
-        size = Size(request.characters, 0)
-        asked = (request, moment.now, moment.expiry)
-        return await self._read(shard, owner, size, resolved_as_of, shard, owner.key, *asked)
+        size = Size(request.characters, 0, heavy=request.as_of.time is not None)
+        asked = (shard, owner.key, request, moment.now, moment.expiry)
+        try:
+            return await self._reads.read(shard, owner, size, plan.expand, plan.expand, resolved_as_of, *asked)
+        except TimeoutError:
+            return msgspec.structs.replace(as_it_came(request, moment.now), reasons=("expand: deadline",))
 
     # ---- shared
+
+    async def _asked(self, owner: Owner, function: Callable[..., T], *asked: Any) -> T:
+        return await self._reads.asked(self._writer(owner).shard, owner, function, *asked)
 
     def _writer(self, owner: Owner) -> ShardWriter:
         return self._writers[shard_of(owner, len(self._writers))]
 
     async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
+        await self._reads.loaded(writer.shard, operation.owner)
         return await writer.ask(operation)
 
     async def _delete(self, owner: Owner, operation: Operation) -> tuple[int, Receipt]:
@@ -438,26 +540,16 @@ class Memory:
         clock = self._clock()
         return clock if now is None else max(now, clock)
 
-    def _tokenizer(self, name: str | None) -> Tokenizer:
+    def tokenizer(self, name: str | None) -> Tokenizer:
+        """The default one without a name. Raises InvalidRequest for one that is not here."""
         found = self._tokenizers.get(name or self._options.tokenizer)
         if found is None:
             raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")
         return found
 
-    async def _read(self, shard: Shard, owner: Owner, size: Size, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a read: at once where it is surely short and waits for nobody, else in the pool."""
-        block = shard.at_hand(owner.key) if size.small else None
-        if block is None or not short(block):
-            return await self._in_pool(function, *arguments)
-        if not block.lock.acquire(blocking=False):
-            return await self._in_pool(function, *arguments)
-        try:
-            return function(*arguments)
-        finally:
-            block.lock.release()
 
-    async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+def _reason(error: StorageTrouble | TimeoutError) -> str:
+    return error.reason if isinstance(error, StorageTrouble) else "deadline"
 
 
 async def _until(reached: Callable[[], bool], limit_s: float) -> bool:

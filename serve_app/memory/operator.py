@@ -10,9 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 from serve_app.backup.manifest import Begun, Kind
 from serve_app.backup.runner import BackupRunner, Shown
+from serve_app.breaker import Breaker, State
 from serve_app.errors import InvalidRequest, ReadOnlyReplica, StorageTrouble
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.requests import ShardStats, Trouble
+from serve_app.ports import Summariser
 from serve_app.stores.log import Damage
 from serve_app.write.commit import ShardWriter
 from serve_app.write.housekeeping import Housekeeper
@@ -22,6 +24,12 @@ T = TypeVar("T")
 
 PENDING_NOTICED = 1_000
 """Turns without vectors at which `/readyz` speaks of a backlog."""
+
+
+BREAKER_TELLS: dict[State, str] = {
+    "open": "it failed or hung again and again, and is left alone for a moment",
+    "half_open": "it failed or hung again and again; the next who needs it tries it",
+}
 
 
 class Alive(Protocol):
@@ -44,10 +52,16 @@ class Operator(ABC):
         self._pool = pool
         self._warm = warm
         self._files: Sequence[File] = ()
+        self._models: Sequence[Summariser] = ()
+        self._breakers: Callable[[], Sequence[Breaker]] = tuple
 
-    def watch(self, *files: File) -> None:
-        """Tell of these files, too."""
-        self._files = files
+    def watch(self, *files: File, models: Sequence[Summariser] = ()) -> None:
+        """Tell of these files and models, too."""
+        self._files, self._models = files, models
+
+    def watch_breakers(self, breakers: Callable[[], Sequence[Breaker]]) -> None:
+        """Tell of those that are not closed, too."""
+        self._breakers = breakers
 
     @abstractmethod
     def nudge(self) -> None:
@@ -63,6 +77,16 @@ class Operator(ABC):
         ]
         found += [
             Trouble("files", f"{file.trouble}; what was read before counts") for file in self._files if file.trouble
+        ]
+        found += [
+            Trouble("compressor", f"{model.name}: {model.trouble}; summaries are made without it")
+            for model in self._models
+            if model.trouble
+        ]
+        found += [
+            Trouble("breaker", f"{breaker.name}: {BREAKER_TELLS[breaker.state]}")
+            for breaker in self._breakers()
+            if breaker.state != "closed"
         ]
         return found
 
@@ -107,7 +131,7 @@ class Operator(ABC):
         shard = writer.shard
         owners, turns = shard.block_counts()
         try:
-            fragments, versions = shard.table.fragments(), shard.table.versions()
+            fragments, versions = shard.reads.size()
         except StorageTrouble:
             fragments, versions = None, None  # the tables do not answer: that is the figure
         return ShardStats(

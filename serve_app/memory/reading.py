@@ -16,9 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from serve_app.context.exchanges import announced
+from serve_app.context.inputs import Standing
 from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
+from serve_app.memory.due import near_end
 from serve_app.memory.requests import AsOf
+from serve_app.memory.standing import standing
 from serve_app.records import TurnPut, TurnsMoved
 from serve_app.retrieve.warm import Unfolded
 from serve_app.stores.block import Block, SessionIndex
@@ -80,10 +83,12 @@ class Memories(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...]
     older: Older
     facts: tuple[Fact, ...]
+    standing: tuple[Standing, ...]
     summary: Summary | None
     changed_since: bool
     """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
-    summary_expired: bool
+    summary_due: bool
+    """The session has no summary, or one near its end, in its newest state."""
     reasons: tuple[str, ...] = ()
     """Why some turns may lack."""
 
@@ -197,6 +202,19 @@ def seq_at(shard: Shard, block: Block, instant: int) -> int:
     return min([newest, *(seq - 1 for seq in later + seqs[arrived : arrived + 1])])
 
 
+def written_at(shard: Shard, owner: str, seq: int) -> int | None:
+    """When the newest of the owner's turns, facts and summaries up to `seq` came. Raises StorageTrouble."""
+    block = shard.block(owner)
+    with block.lock:
+        places = [(index, bisect.bisect_right(index.seqs, seq)) for index in block.sessions.values()]
+        newest = max((index.seqs[place - 1] for index, place in places if place), default=None)
+        times = [fact.written_at for versions in block.facts.values() for fact in versions if fact.seq <= seq]
+        times += [one.created_at for made in block.summaries.values() for one in made if one.seq <= seq]
+    if newest is not None:
+        times.append(_arrived_at(shard, block, newest))
+    return max(times, default=None)
+
+
 def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
     """The seq of the state that is asked for; None: the newest. Raises StorageTrouble."""
     return as_of.seq if as_of.time is None else seq_at(shard, block, as_of.time)
@@ -204,14 +222,22 @@ def seq_asked(shard: Shard, block: Block, as_of: AsOf) -> int | None:
 
 def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
     if block.moved.is_cold(seq):
-        return shard.table.arrived_at(block.key, seq)
+        return shard.reads.arrived_at(block.key, seq)
     resident = block.turns.get(seq)
     found = [resident] if resident else shard.turns(block.key, [seq])
     return found[0].arrived_at if found else 0
 
 
-def memories(shard: Shard, block: Block, session: str | None, as_of: int | None, now: int) -> Memories:
-    """What a context of this session is built from."""
+def memories(
+    shard: Shard,
+    block: Block,
+    session: str | None,
+    as_of: int | None,
+    now: int,
+    whole_user: bool = True,
+    notes: Sequence[str] = (),
+) -> Memories:
+    """What a context of this session is built from; `whole_user`: with what binds in other sessions, too."""
     with block.lock:
         seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
         index = block.sessions.get(session) if session is not None else None
@@ -220,10 +246,13 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         older = _outside_window(index, block, window, seq) if index else Older()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
+        due = seq == block.applied_seq and index is not None and (summary is None or near_end(summary, now))
+        told = facts(block, seq, now)
+        binding = standing(block, session, whole_user, seq, told, notes)
     newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
-    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired, reasons)
+    return Memories(seq, turns, older, told, binding, None if expired else summary, changed, due, reasons)
 
 
 class LastSaid(msgspec.Struct, frozen=True):
@@ -276,7 +305,7 @@ def _with_older(
     try:
         return shard.turns(block.key, window), ()
     except StorageTrouble as error:
-        return resident, (f"recent: {error.code}",)
+        return resident, (f"recent: {error.reason}",)
 
 
 def _outside_window(index: SessionIndex, block: Block, window: Sequence[int], seq: int) -> Older:
@@ -316,7 +345,7 @@ def partners(shard: Shard, block: Block, turns: Sequence[Turn], as_of: int, now:
     try:
         near = [*(shard.turns(block.key, seqs) if seqs else ()), *near]
     except StorageTrouble as error:  # what memory holds is given all the same
-        reasons = (f"tool exchanges: {error.code}",)
+        reasons = (f"tool exchanges: {error.reason}",)
     return Partners(tuple(living([turn for turn in near if _calls(turn) & wanted], now)), reasons)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from serve_app.context.inputs import Format
 from serve_app.context.window import Context
 from serve_app.core import Degradation, Mode, Receipt, Tier, TimeWindow, Turn
+from serve_app.layouts import QueryType
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import Explained, Found
 from serve_app.retrieve.statements import Result
@@ -83,11 +84,24 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 class AsOf(msgspec.Struct, frozen=True):
-    """A state of the past, by its seq (with the shard where a receipt names it) or by a time in microseconds."""
+    """A state of the past, by its seq (with the shard where a receipt names it) or by a time in microseconds.
+
+    `revision`: of the tenant's layouts; None: the one that was in force then.
+    """
 
     seq: int | None = None
     shard: int | None = None
     time: int | None = None
+    revision: int | None = None
+
+
+class LayoutWish(msgspec.Struct, frozen=True):
+    """A layout by its name, and what the rules of layouts look at. `query_type` is found by rules where it is None."""
+
+    name: str | None = None
+    model: str | None = None
+    user_tier: str | None = None
+    query_type: QueryType | None = None
 
 
 class ContextRequest(msgspec.Struct, frozen=True):
@@ -99,6 +113,7 @@ class ContextRequest(msgspec.Struct, frozen=True):
     history: tuple[Turn, ...] | None = None
     system: str | None = None
     notes: tuple[str, ...] = ()
+    layout: LayoutWish = LayoutWish()
     whole_user: bool = True
     format: Format = "openai"
     tokenizer: str | None = None
@@ -116,13 +131,19 @@ class ContextRequest(msgspec.Struct, frozen=True):
 
 
 class ContextAnswer(msgspec.Struct, frozen=True):
-    """`found` are the candidates of the retrieved zone, with what each arm said of them."""
+    """`found` are the candidates of the retrieved zone, with what each arm said of them.
+
+    `revision` is that of the tenant's layouts that `layout` is from; `query_type` was looked at, or is None.
+    """
 
     context: Context
     found: tuple[Found, ...]
     as_of: Receipt
     now: int
     tokenizer: str
+    layout: str
+    revision: int = 0
+    query_type: QueryType | None = None
     explained: Explained | None = None
 
 

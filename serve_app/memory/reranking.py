@@ -36,9 +36,16 @@ class RerankOptions(ModelOptions, frozen=True, forbid_unknown_fields=True):
 
 
 def second_stage(
-    options: RerankOptions, versions: Sequence[EmbeddingVersion], model: Reranker | None, meter: RerankMeter
+    options: RerankOptions,
+    versions: Sequence[EmbeddingVersion],
+    model: Reranker | None,
+    meter: RerankMeter,
+    rest_s: float,
 ) -> SecondStage:
-    """`versions` are the active ones. Raises RankerUnusable where the ranker's file is not one."""
+    """`versions` are the active ones, `rest_s` is of a model that fails again and again.
+
+    Raises RankerUnusable where the ranker's file is not one.
+    """
     rerankers: dict[Kind, Reranker] = {}
     if options.late:
         rerankers["late"] = LateInteraction()
@@ -46,7 +53,7 @@ def second_stage(
         rerankers["ranker"] = LearnedRanker(ranker)
     if model is not None:
         rerankers["model"] = model
-    return SecondStage(rerankers, meter, options.deadline_ms / 1e3, options.late)
+    return SecondStage(rerankers, meter, options.deadline_ms / 1e3, options.late, rest_s)
 
 
 def _ranker(wanted: str, versions: Sequence[EmbeddingVersion]) -> Ranker | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.core import Mode
+from serve_app.core import Mode, Tier
 from serve_app.memory import reading
 from serve_app.memory.requests import SearchRequest
 from serve_app.memory.timing import Stages
@@ -30,6 +30,9 @@ about a millisecond at most. To hand it to another thread costs as much, and bot
 interpreter's lock: so it is done at once."""
 
 
+AT_HAND: frozenset[Tier] = frozenset({"hot"})
+
+
 class Size(NamedTuple):
     """What a read's cost depends on beside the turns that are stored."""
 
@@ -38,12 +41,15 @@ class Size(NamedTuple):
     heavy: bool = False
     reranked: bool = False
     """A second stage takes several milliseconds."""
+    cold: bool = False
+    """It asks a store whatever is in memory."""
 
     @property
     def small(self) -> bool:
         return (
             not self.heavy
             and not self.reranked
+            and not self.cold
             and self.characters <= AT_ONCE_ASKED_CHARACTERS_MAX
             and self.results <= AT_ONCE_RESULTS_MAX
         )
@@ -68,14 +74,36 @@ def found_in(
     block, lacking = shard.block_or_tail(owner)
     answer = Answer([])
     if "turn" in kinds:
-        cold = partial(cold_turns, table=shard.cold, read=shard.turns, leaving=shard.leaving)
+        cold = partial(cold_turns, table=shard.cold_reads, read=shard.turns, leaving=shard.leaving)
         unfolded, archive = partial(reading.unfolded, shard), shard.archives.of(owner)
-        answer = search(block, question, encoded, shard.table, shard.turns, unfolded, cold, second, archive)
+        answer = search(block, question, encoded, shard.reads, shard.turns, unfolded, cold, second, archive)
     found: list[Result] = [*answer.found] if kinds == {"turn"} else with_statements(block, question, answer.found)
     if loaded or lacking:
         answer = msgspec.structs.replace(answer, loaded=loaded, reasons=(*lacking, *answer.reasons))
     stages.mark_two("search", "rerank", answer.second_s)
     return found, answer
+
+
+def found_at_hand(
+    shard: Shard, owner: str, question: Question, encoded: EncodedQuery | None, stages: Stages
+) -> tuple[list[Result], Answer]:
+    """In place of `found_in`, where that would come too late: of memory or the log's tail, by the first stage alone."""
+    block = shard.resident(owner)
+    lacking = [] if block is not None else ["store: deadline"]
+    block = block or shard.tail_block(owner)
+    if "warm" in question.tiers and not (lacking or block.complete):
+        lacking.append("warm: deadline")
+    lacking += ["cold: deadline"] if "cold" in question.tiers else []
+    lacking += ["rerank: deadline"] if question.rerank else []
+    answer = Answer([], asked=frozenset())
+    if "turn" in question.filters.kinds and not question.tiers.isdisjoint(AT_HAND):
+        asked = msgspec.structs.replace(question, tiers=AT_HAND, rerank=False, work=question.work.again())
+        answer = search(block, asked, encoded, shard.reads, shard.turns)
+    found: list[Result] = [*answer.found]
+    if question.filters.kinds != {"turn"}:
+        found = with_statements(block, question, answer.found)
+    stages.mark("smaller")
+    return found, msgspec.structs.replace(answer, reasons=(*lacking, *answer.reasons))
 
 
 def mode_of(request: SearchRequest, lacks_vector: bool) -> Mode:

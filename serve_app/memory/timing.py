@@ -25,6 +25,16 @@ class Stages:
             self.ms[part] = min(1e3 * part_s, self.ms[stage])
             self.ms[stage] -= self.ms[part]
 
+    def branch(self) -> Stages:
+        """The clock for work that may be given up while it goes on: `join` takes its stages over, if it is not."""
+        branch = Stages(self._started)
+        branch._marked = self._marked
+        return branch
+
+    def join(self, branch: Stages) -> None:
+        self.ms |= branch.ms
+        self._marked = branch._marked
+
     def finish(self) -> dict[str, float]:
         """The stages and their total, to the microsecond."""
         self.ms["total"] = 1e3 * (time.perf_counter() - self._started)

@@ -76,8 +76,10 @@ class EmbedService:
         *,
         clock: Callable[[], float] = time.monotonic,
         passes: FairLock | None = None,
+        spent: Callable[[float, int], None] = lambda seconds, tokens: None,
     ) -> None:
-        """Services with the same `passes` have one at a time between them."""
+        """Services with the same `passes` have one at a time between them. `spent` is told of each: seconds, tokens."""
+        self._spent = spent
         self._passes = passes or FairLock()
         self._loaded = False
         self._embedder, self._limits, self._clock = embedder, limits or EmbedLimits(), clock
@@ -113,13 +115,17 @@ class EmbedService:
 
         `solo` computes the text in a batch of its own: the same bits again, whatever the load. Once
         `deadline` (on the service's clock) has passed the future gets TimeoutError and nothing is
-        computed. Raises Overloaded.
+        computed: one that comes so late is answered from the cache or not at all. Raises Overloaded.
         """
         key = query_key(self._version.name, text, solo)
         future: Future[EncodedQuery] = Future()
         with self._changed:
             self._refuse_if_closed()
             known = self._cache.get(key)
+            if known is None and deadline is not None and deadline <= self._clock():
+                self._count(expired=1)
+                future.set_exception(TimeoutError("the deadline passed before the query came"))
+                return future
             if known is None:
                 self._queries.join(key, text, cost_of(text, self._version.max_tokens), future, deadline)
                 self._changed.notify()
@@ -251,6 +257,7 @@ class EmbedService:
                 self._count(failed_batches=1)
             return error
         self._pace.learn(cost, took)
+        self._spent(took, sum(encodings.counts))
         with self._changed:
             self._count(batches=1, texts=len(texts), tokens=sum(encodings.counts))
         return encodings

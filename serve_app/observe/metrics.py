@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from serve_app.breaker import Breaker
+from serve_app.observe.costs import PriceOptions, StageCosts
+from serve_app.observe.summaries import SummaryFigures
 
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 COMMIT_RECORDS_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048)
 LAG_SECONDS_BUCKETS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
+
+
+BREAKER_STATES = {"closed": 0, "half_open": 1, "open": 2}
 
 
 class Gauges(Collector):
@@ -26,11 +33,31 @@ class Gauges(Collector):
             yield GaugeMetricFamily(name, help_text, value=value)
 
 
+class Breakers(Collector):
+    """The circuit breakers of a service, by name."""
+
+    def __init__(self, breakers: Callable[[], Iterable[Breaker]]) -> None:
+        self._breakers = breakers
+
+    def collect(self) -> Iterable[Metric]:
+        state = GaugeMetricFamily(
+            "memstrata_breaker_state", "0 closed, 1 half-open: one call tries, 2 open.", labels=["breaker"]
+        )
+        opened = CounterMetricFamily("memstrata_breaker_opened", "Times that it opened.", labels=["breaker"])
+        for breaker in self._breakers():
+            state.add_metric([breaker.name], BREAKER_STATES[breaker.state])
+            opened.add_metric([breaker.name], breaker.opened)
+        return [state, opened]
+
+
 class Metrics:
     """The registry of one service. Several may live in one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, prices: PriceOptions | None = None) -> None:
         self._registry = CollectorRegistry()
+        self.costs = StageCosts(prices or PriceOptions())
+        self._registry.register(self.costs)
+        self.summaries = SummaryFigures(self._registry, self.costs)
         self._requests = Counter(
             "memstrata_http_requests", "Requests answered.", ["route", "status"], registry=self._registry
         )
@@ -80,6 +107,12 @@ class Metrics:
             for hit in (True, False)
         }
 
+        self._degraded = Counter(
+            "memstrata_degraded",
+            "Answers that were less than they could be: one for each reason that an answer names.",
+            ["route", "level", "reason"],
+            registry=self._registry,
+        )
         self._reranks = Counter(
             "memstrata_reranks",
             "Rerankers asked, by what became of it; all but ok cost their opinion, not the search.",
@@ -94,7 +127,7 @@ class Metrics:
             registry=self._registry,
         )
 
-    def watch(self, gauges: Gauges) -> None:
+    def watch(self, gauges: Gauges | Breakers) -> None:
         self._registry.register(gauges)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
@@ -111,9 +144,15 @@ class Metrics:
     def tier_read(self, tier: str, hit: bool) -> None:
         self._of_tiers[tier, hit].inc()
 
+    def request(self, ms: Mapping[str, float], tokens: int) -> None:
+        self.costs.request(ms, tokens)
+
     def reranked(self, kind: str, result: str, seconds: float) -> None:
         self._reranks.labels(kind, result).inc()
         self._rerank_seconds.labels(kind).observe(seconds)
+
+    def degraded(self, route: str, level: str, reason: str) -> None:
+        self._degraded.labels(route, level, reason).inc()
 
     # ---- what the write path tells, see write/meter.py
 

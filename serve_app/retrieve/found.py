@@ -34,7 +34,7 @@ class Judged(msgspec.Struct, frozen=True):
 
     kind: str
     name: str
-    result: Literal["ok", "deadline", "failed", "overloaded"]
+    result: Literal["ok", "deadline", "failed", "overloaded", "left_alone"]
     seconds: float
 
 

@@ -99,7 +99,7 @@ def _hot_then_warm(
     try:
         warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:  # what memory holds is given all the same
-        return _First(hot.found, hot.clues, hot.entities, BOTH, (f"warm: {error.code}",))
+        return _First(hot.found, hot.clues, hot.entities, BOTH, (f"warm: {error.reason}",))
     return _First(*merged(hot, warm, question, encoded, read_tokens, partial(newer_of, block, question)), BOTH)
 
 
@@ -155,12 +155,12 @@ def _with_cold(
             asked.add("warm")
             warm = warm_turns(block, question, encoded, table, older, unfolded)
     except StorageTrouble as error:
-        reasons.append(f"warm: {error.code}")
+        reasons.append(f"warm: {error.reason}")
     found: list[Turn] = []
     try:
         found = cold(block, question)
     except StorageTrouble as error:
-        reasons.append(f"cold: {error.code}")
+        reasons.append(f"cold: {error.reason}")
     if found and others and question.mode == "dense" and not question.exhaustive:
         reasons.append("cold: found by words only, which mode dense leaves out")
     if not others:

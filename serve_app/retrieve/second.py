@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from serve_app.breaker import Breaker
 from serve_app.errors import Overloaded
 from serve_app.ports import Reranker, Shortlist
 from serve_app.retrieve.found import Found, Judged, Why
@@ -27,6 +28,14 @@ from serve_app.retrieve.shortlist import Clues, shortlist_of
 
 DEADLINE_S: Final = 0.25
 """What one reranker has, unless it is configured otherwise; the caller's own deadline may come before."""
+
+FAULTS_MAX, REST_S = 3, 2.0
+"""A model that gave nothing so often in a row is left alone for so long, unless told otherwise; then one search tries
+it.
+"""
+
+FAIR_S: Final = 0.02
+"""A search with less time than that says nothing about the model."""
 
 FEATURES_KIND: Final = "features"
 """Names what all rerankers need: it can fail or be late as they can."""
@@ -65,6 +74,7 @@ class SecondStage:
         meter: RerankMeter | None = None,
         deadline_s: float = DEADLINE_S,
         late: bool = True,
+        rest_s: float = REST_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`late`: whether anybody looks at tokens."""
@@ -74,6 +84,8 @@ class SecondStage:
         self._deadline_s = deadline_s
         self._clock = clock
         self._remembered = Remembered()
+        self.breaker = Breaker("reranker", FAULTS_MAX, rest_s, clock)
+        """Of the model: the others compute on the thread that asks them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,6 +147,8 @@ class SecondStage:
         deadline = began + self._deadline_s
         if question.deadline is not None:
             deadline = min(deadline, question.deadline)
+        if kind == "model" and not self.breaker.admit():
+            return Judged(kind, reranker.name, "left_alone", 0.0), None
         result: Literal["ok", "deadline", "failed", "overloaded"] = "ok"
         scores: Scores | None = None
         try:
@@ -148,7 +162,18 @@ class SecondStage:
         except Exception as error:  # noqa: BLE001 - whatever a model throws: the order before it stands, and it is named
             _log.warning("reranker %s failed: %s", kind, type(error).__name__)  # its text may quote a turn
             result = "failed"
+        if kind == "model":
+            self._note(result, deadline - began >= FAIR_S)
         return Judged(kind, reranker.name, result, self._clock() - began), scores
+
+    def _note(self, result: str, had_time: bool) -> None:
+        """What an outcome says about the model."""
+        if result == "ok":
+            self.breaker.succeeded()
+        elif result == "failed" or (result == "deadline" and had_time):
+            self.breaker.failed()
+        else:
+            self.breaker.released()
 
     def _whys(self, shortlist: Shortlist, by: Mapping[str, Scores]) -> list[Why]:
         deciding = self._rerankers[list(by)[-1]]  # type: ignore[index]

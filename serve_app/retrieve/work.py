@@ -27,6 +27,10 @@ class Work:
         self._deadline = deadline
         self._look_again = CLOCK_EVERY
 
+    def again(self) -> Work:
+        """For who begins the same search anew: of the same deadline, nothing looked at."""
+        return Work(self._deadline)
+
     def spend(self, values: int) -> None:
         """Asked for before they are looked at. Raises InvalidRequest, DeadlinePassed."""
         self.looked_at += values

@@ -31,7 +31,7 @@ PATIENCE: Mapping[str, str] = {
 """How long LanceDB waits for an object store; it would retry for minutes. The settings' own options win."""
 
 REST_S = 15.0
-"""A store that failed is not asked again for so long."""
+"""A store that failed is not asked to take anything for so long. Reads have a guard of their own."""
 
 
 class ColdTable(LanceTable):
@@ -55,6 +55,10 @@ class ColdTable(LanceTable):
         with self._watched():
             return self._found(create=False) is not None
 
+    def _readable(self) -> bool:
+        with self._watched(resting=False):
+            return self._found(create=False) is not None
+
     def _found(self, *, create: bool) -> lancedb.table.Table | None:
         with self._opening:
             if self._opened is None:
@@ -63,9 +67,9 @@ class ColdTable(LanceTable):
             return self._opened
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Notes whether the store answers; raises at once where it has just failed. A full one can still be read."""
-        if time.monotonic() < self._rests_until:
+    def _watched(self, *, resting: bool = True) -> Iterator[None]:
+        """Notes whether the store answers; raises at once where it rests after a failure. A full one can be read."""
+        if resting and time.monotonic() < self._rests_until:
             raise StoreUnavailable(self.trouble or "the cold tables do not answer")
         try:
             yield
@@ -76,7 +80,7 @@ class ColdTable(LanceTable):
             self.trouble = f"the cold tables do not answer: {error}"
             self._rests_until = time.monotonic() + REST_S
             raise
-        self.trouble = None
+        self.trouble, self._rests_until = None, 0.0
 
     @property
     def to_be_asked_again(self) -> bool:
@@ -126,16 +130,16 @@ class ColdTable(LanceTable):
     # ---- reading
 
     def read(self, owner: str, seqs: Sequence[int]) -> list[Turn]:
-        if not seqs or not self.exists:
+        if not seqs or not self._readable():
             return []
-        with self._watched():
+        with self._watched(resting=False):
             return self.turns(owner, seqs)
 
     def find(self, owner: str, terms: Sequence[str], k: int, wanted: Wanted = ANY) -> list[Turn]:
         """The owner's turns that hold any of the terms and are wanted, by BM25, at most k."""
-        if not terms or not self.exists:
+        if not terms or not self._readable():
             return []
-        with self._watched():
+        with self._watched(resting=False):
             return [turn for turn, _ in self.matching(owner, terms, k, wanted)]
 
 

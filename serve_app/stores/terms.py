@@ -103,6 +103,8 @@ _FUNCTION_CHARACTERS: Final = frozenset(
 )
 """Of Chinese, in both forms: each stands in so many turns that it tells none from the others."""
 
+_TELLING_RUN: Final = re.compile(f"(?:(?![\u3040-\u309f{''.join(sorted(_FUNCTION_CHARACTERS))}])[{_UNSPACED}])++")
+
 
 class _StemmerOfThread(threading.local):
     """A Snowball stemmer keeps state while it works, so that each thread has its own."""
@@ -178,6 +180,13 @@ def placed_words(text: str) -> list[tuple[int, int]]:
 def unspaced_runs(text: str) -> list[str]:
     """The runs of Han, Kana, Hangul, Thai, Lao, Khmer and Burmese letters, in order and as they are written."""
     return [] if text.isascii() else _RUN.findall(text)
+
+
+def telling_runs(text: str) -> list[str]:
+    """The same without the characters that only hold a sentence together, which end a run: Chinese function characters
+    and hiragana.
+    """
+    return [] if text.isascii() else _TELLING_RUN.findall(text)
 
 
 def code_terms(text: str) -> list[str]:

@@ -24,9 +24,15 @@ import msgspec
 from serve_app.core import Receipt, Turn
 from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
 from serve_app.records import DERIVED, Record, TurnGone, TurnPut, decode_record, encode_record
+from serve_app.stores.guard import patient_until
 from serve_app.stores.log import Entry
 from serve_app.write.meter import UNMETERED, Meter
 from serve_app.write.shard import Shard
+
+STORE_WAIT_S = 2.0
+"""For what an operation has to read of a table while all others wait. What it needs most is in memory: who asks for it
+sees to that.
+"""
 
 
 class WriterBounds(msgspec.Struct, frozen=True):
@@ -237,7 +243,8 @@ class ShardWriter:
         """The result of the operation, or why it was refused."""
         length = len(draft.records)
         try:
-            return operation.prepare(draft), None
+            with patient_until(time.monotonic() + STORE_WAIT_S, probes=False):
+                return operation.prepare(draft), None
         except Exception as error:  # noqa: BLE001 - who asked gets it; the writer goes on with the others
             draft.cut(length)
             return None, error

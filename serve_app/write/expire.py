@@ -121,7 +121,7 @@ def _due_in_tail(tail: Iterable[Record], now: int) -> Iterator[Due]:
                 if fact.expired(now):
                     yield Due(owner, "fact", fact.seq, "", fact.key)
             case SummaryPut(owner=owner, summary=summary):
-                if summary.expires_at <= now:
+                if summary.expires_at <= now and not summary.binding:
                     yield Due(owner, "summary", summary.seq, summary.session, "")
             case _:
                 pass
@@ -172,7 +172,7 @@ class Expire(Operation):
     def _stored(self, shard: Shard, block: Block | None) -> list[Turn]:
         """Those that are still there."""
         if block is None:
-            return (shard.cold.read if self.cold else shard.table.turns)(self.owner, self.turns)
+            return (shard.cold_reads.read if self.cold else shard.reads.turns)(self.owner, self.turns)
         turns = shard.turns(self.owner, self.turns)
         return [turn for turn in turns if block.find(turn.session, turn.id) == turn.seq]
 

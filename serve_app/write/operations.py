@@ -87,6 +87,32 @@ class NewTurn(msgspec.Struct, frozen=True):
         ends = [FieldExpiry(created_at + _seconds(one.life) * SECOND_US, one.path) for one in self.field_lives]
         return tuple(sorted(ends))
 
+    def passing(self, turn_id: str, seq: int, now: int) -> Turn:
+        """The turn as if it were stored, for a request that is answered from it alone. Without a time of its own it has
+        just begun to live, at `now`.
+        """
+        created_at = now if self.created_at is None else self.created_at
+        dated = self.created_at is not None
+        return Turn(
+            id=turn_id,
+            session="",
+            role=self.role,
+            content=self.content,
+            seq=seq,
+            rev=seq,
+            arrived_at=created_at,
+            created_at=created_at,
+            offset_minutes=self.offset_minutes,
+            speaker=self.speaker,
+            tool_calls=self.tool_calls,
+            tool_call_id=self.tool_call_id,
+            tool_name=self.tool_name,
+            data=self.data,
+            metadata=self.metadata,
+            expires_at=self.expires_at(created_at) if dated else None,
+            fields_expire=self.fields_expire(created_at) if dated else (),
+        )
+
 
 def _seconds(life: int | str, classes: Mapping[str, int] = MappingProxyType({})) -> int:
     return life if isinstance(life, int) else classes[life]

@@ -1,7 +1,8 @@
 """One shard's state in this process: its log, its table, the tail between them, and the blocks in memory.
 
 Promises: a block handed out has taken every record up to `applied_seq` that is its owner's; the
-tail holds exactly the records that the table does not; what leaves memory can be loaded again.
+tail holds exactly the records that the table does not; what leaves memory can be loaded again. Reads
+of the tables are guarded (`reads`, `cold_reads`), and no lock is held during one that anybody else needs.
 Only the writer (write/commit.py) calls `take`; only the folder (write/fold.py) calls `folded`.
 """
 
@@ -11,6 +12,7 @@ import bisect
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -35,6 +37,8 @@ from serve_app.stores.archive import Archives
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
+from serve_app.stores.guard import Guard, GuardBounds, Reading
+from serve_app.stores.guarded import GuardedColdTable, GuardedTable
 from serve_app.stores.hot_faiss import hot_indexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
@@ -43,6 +47,9 @@ from serve_app.stores.rows import COLD, Stub
 
 LOADS_A_CHECK = 16
 """Loads between two looks at the bound of resident turns. The housekeeper looks, too: blocks grow by appends."""
+
+STALE_LOAD_S = 15.0
+"""A load that has not ended after so long may never end: another is begun, and whichever ends first counts."""
 
 LOAD_ATTEMPTS = 5
 """A load that a fold overtakes starts again; after so many it waits for its turn between two folds."""
@@ -54,6 +61,15 @@ class Pending(NamedTuple):
     owner: str
     session: str
     rev: int
+
+
+class Told(NamedTuple):
+    """What a table says of its shard beside its owners' rows."""
+
+    erasures: Sequence[Erasure]
+    pending: Mapping[int, Pending]
+    purge_due: bool
+    cold_purge_due: bool
 
 
 class Shard:
@@ -69,11 +85,15 @@ class Shard:
         *,
         cold: ColdTable,
         archives: Archives | None = None,
+        guard: GuardBounds | None = None,
     ) -> None:
+        """`guard`: the bounds of reads of each of the two tables."""
         self.number = number
         self.log = log
         self.table = table
         self.cold = cold
+        self.reads = GuardedTable(table, Guard(f"warm-{number}", guard))
+        self.cold_reads = GuardedColdTable(cold, Guard(f"cold-{number}", guard))
         self.versions = tuple(versions)
         self.applied_seq = 0
         self.folded_seq = 0
@@ -87,7 +107,10 @@ class Shard:
         self.owner_turns_resident = owner_turns_resident
         self.archives = archives or Archives()
         self._lock = threading.Lock()
-        self._loading = threading.Lock()
+        self._changing = threading.Lock()
+        """Held, in memory alone, while a block comes or goes: two blocks of one owner would share its vectors."""
+        self._loads: dict[str, Reading[Block]] = {}
+        self._starts = 0
         self.merging = threading.Lock()
         """Held while a fold changes the table and until the tail is cut."""
         self._blocks: OrderedDict[str, Block] = OrderedDict()
@@ -98,19 +121,14 @@ class Shard:
 
     def recover(self, records: Sequence[Record], folded_seq: int) -> None:
         """Take over what the table and the replayed log say. Blocks come later, at their first touch."""
-        self.folded_seq = folded_seq
-        self.erasures = {erasure.id: erasure for erasure in self.table.erasures()}
-        for owner, session, seq, rev in self.table.without_vectors():
-            self.pending[seq] = Pending(owner, session, rev)
-        self.purge_due = self.table.purge_due()
-        self.cold_purge_due = self.table.cold_purge_due()
-        self.take(records)
-        self.applied_seq = max(self.applied_seq, folded_seq)
+        self._recover(self._told(), records, folded_seq)
 
     def restart(self, records: Sequence[Record], folded_seq: int) -> None:
         """Forget everything, then `recover`: of what was here nobody knows whether it still stands in the log."""
-        with self._loading:  # no block is being loaded: it would mix the old with the new
+        told = self._told()
+        with self._changing:
             with self._lock:
+                self._starts += 1  # what is being loaded is read again: it would mix the old with the new
                 left, self._blocks = list(self._blocks.values()), OrderedDict()
                 self._tail, self._tail_of = [], {}
                 self.applied_seq = 0
@@ -119,19 +137,47 @@ class Shard:
                     block.leave()
                     self.archives.drop(block.key)
             self.pending.clear()
-            self.recover(records, folded_seq)
+            self._recover(told, records, folded_seq)
+
+    def _told(self) -> Told:
+        """What the table says of the whole shard."""
+        table = self.table
+        lacking = {seq: Pending(owner, session, rev) for owner, session, seq, rev in table.without_vectors()}
+        return Told(table.erasures(), lacking, table.purge_due(), table.cold_purge_due())
+
+    def _recover(self, told: Told, records: Sequence[Record], folded_seq: int) -> None:
+        self.folded_seq = folded_seq
+        self.erasures = {erasure.id: erasure for erasure in told.erasures}
+        self.pending.update(told.pending)
+        self.purge_due, self.cold_purge_due = told.purge_due, told.cold_purge_due
+        self.take(records)
+        self.applied_seq = max(self.applied_seq, folded_seq)
 
     # ---- blocks
 
     def block(self, owner: str) -> Block:
-        """The owner's block, loaded from the table and the tail if it is not here. May take milliseconds."""
+        """The owner's block, loaded from the table and the tail if it is not here. May take milliseconds.
+
+        Raises StorageTrouble, within the patience of this thread.
+        """
+        found = self.block_or_load(owner)
+        return found if isinstance(found, Block) else self.reads.guard.wait(found)
+
+    def block_or_load(self, owner: str) -> Block | Reading[Block]:
+        """The owner's block, or else its load, which all who need it share. Waits for nothing.
+
+        Raises StoreUnavailable.
+        """
+        guard = self.reads.guard
         with self._lock:
             block = self._blocks.get(owner)
             if block is not None:
                 self._blocks.move_to_end(owner)
                 return block
-        with self._loading:  # one at a time: two blocks of one owner would share its vectors
-            return self._blocks.get(owner) or self._loaded(owner)
+            load = self._loads.get(owner)
+            if load is None or guard.age_s(load) > STALE_LOAD_S:
+                load = self._loads[owner] = guard.begin(partial(self._load_once, owner))
+            return load
 
     def block_or_tail(self, owner: str) -> tuple[Block, tuple[str, ...]]:
         """The owner's block; where the tables do not give it, one of what they do not hold yet, and the reason.
@@ -141,12 +187,18 @@ class Shard:
         try:
             return self.block(owner), ()
         except StorageTrouble as error:
-            block = Block(owner, self.versions, hot_indexes(self.versions), self.owner_turns_resident)
-            with self._lock:
-                records = list(self._tail_of.get(owner, ()))
-            for record in records:
-                block.apply(record)
-            return block, (f"store: {error.code}",)
+            return self.tail_block(owner), (f"store: {error.reason}",)
+
+    def tail_block(self, owner: str) -> Block:
+        """One of what the tables do not hold yet."""
+        block = Block(owner, self.versions, hot_indexes(self.versions), self.owner_turns_resident)
+        for record in self.tail_records_of(owner):
+            block.apply(record)
+        return block
+
+    def resident(self, owner: str) -> Block | None:
+        """The owner's block if it is here, whether it holds all or not."""
+        return self._blocks.get(owner)
 
     def at_hand(self, owner: str) -> Block | None:
         """The owner's block if it is here and holds all that there is: reading it waits for no table."""
@@ -166,6 +218,14 @@ class Shard:
         """Whether the owner's block is here."""
         return owner in self._blocks
 
+    def _load_once(self, owner: str) -> Block:
+        """On a thread of the guard. Whoever asks from now on finds the block here, or has it loaded anew."""
+        try:
+            return self._loaded(owner)
+        finally:
+            with self._lock:
+                self._loads.pop(owner, None)
+
     def _loaded(self, owner: str) -> Block:
         """Beside folds as long as none comes in between, else between two of them."""
         block = next(filter(None, (self._load(owner) for _ in range(LOAD_ATTEMPTS))), None)
@@ -175,19 +235,24 @@ class Shard:
         if block is None:
             raise StoreUnavailable("the tables change while nobody but this writer should change them")
         if self.loads % LOADS_A_CHECK == 0:
-            self._evict()
+            self.evict()
         return block
 
     def _load(self, owner: str, alone: bool = False) -> Block | None:
         """The owner as the table has it in one version; None where a fold has overtaken it."""
         self.loads += 1
-        version = self.table.version()
+        starts, version = self._starts, self.table.version()
         stored = self.table.load(owner, self.owner_turns_resident)
         if (self.table.folded_seq() != stored.folded_seq) if alone else (version != self.table.version()):
             return None
-        block = Block(owner, self.versions, self._hot, self.owner_turns_resident)
-        block.restore(stored, stored.folded_seq)
-        return block if self._adopt(owner, block) else None
+        with self._changing:
+            if starts != self._starts:
+                return None
+            if (here := self._blocks.get(owner)) is not None:  # a load that was given up has come after all
+                return here
+            block = Block(owner, self.versions, self._hot, self.owner_turns_resident)
+            block.restore(stored, stored.folded_seq)
+            return block if self._adopt(owner, block) else None
 
     def _adopt(self, owner: str, block: Block) -> bool:
         """Bring the block up to date and hand it out from now on; False where a fold overtook it.
@@ -221,10 +286,10 @@ class Shard:
         if len(found) < len(seqs):
             found |= self._turns_in_tail(owner, set(seqs) - found.keys())
         if missing := [seq for seq in seqs if seq not in found]:
-            found |= {turn.seq: turn for turn in self.table.turns(owner, missing)}
+            found |= {turn.seq: turn for turn in self.reads.turns(owner, missing)}
             if block.moved.cold:
                 cold = [seq for seq in missing if seq not in found and block.moved.is_cold(seq)]
-                found |= {turn.seq: turn for turn in self.cold.read(owner, cold)}
+                found |= {turn.seq: turn for turn in self.cold_reads.read(owner, cold)}
         return [found[seq] for seq in sorted(found) if block.holds(found[seq])]
 
     def vector_rows(self, owner: str) -> set[tuple[str, int]]:
@@ -232,7 +297,7 @@ class Shard:
         with self._lock:
             records = list(self._tail_of.get(owner, ()))
         recent = (made for one in records if isinstance(one, VectorsPut) for made in one.versions)
-        return self.table.vector_rows(owner).union(*(self._rows_of(made) for made in recent))
+        return self.reads.vector_rows(owner).union(*(self._rows_of(made) for made in recent))
 
     def _rows_of(self, made: VersionVectors) -> set[tuple[str, int]]:
         size = next((PACKED_BYTES * one.dimension for one in self.versions if one.name == made.version), None)
@@ -245,7 +310,7 @@ class Shard:
         """By seq, the owner's turns with these seqs; of cold ones what the warm table knows of them."""
         block = self.block(owner)
         cold = [seq for seq in seqs if block.moved.is_cold(seq)]
-        found: dict[int, Turn | Stub] = dict(self.table.stubs(owner, cold)) if cold else {}
+        found: dict[int, Turn | Stub] = dict(self.reads.stubs(owner, cold)) if cold else {}
         return found | {turn.seq: turn for turn in self.turns(owner, [seq for seq in seqs if seq not in found])}
 
     def leaving(self, owner: str) -> list[int]:
@@ -271,14 +336,11 @@ class Shard:
 
     def evict(self) -> None:
         """Let the least recently used blocks go until the resident turns are within the bound."""
-        with self._loading:
-            self._evict()
-
-    def _evict(self) -> None:
-        for block in self._surplus():
-            with block.lock:
-                block.leave()
-                self.archives.drop(block.key)
+        with self._changing:
+            for block in self._surplus():
+                with block.lock:
+                    block.leave()
+                    self.archives.drop(block.key)
 
     def _surplus(self) -> list[Block]:
         """Blocks that are no longer handed out; whoever loads one of their owners waits until they have left."""
@@ -297,7 +359,7 @@ class Shard:
         """
         with self._lock:
             recent = {owner for owner in self._tail_of if start <= owner < end}
-        candidates = sorted(self.table.owners(start, end) | recent)
+        candidates = sorted(self.reads.owners(start, end) | recent)
         return list(islice((one for one in candidates if one not in recent or self._holds_anything(one)), limit))
 
     def _holds_anything(self, owner: str) -> bool:

@@ -12,6 +12,7 @@ from serve_app.api.app import Route, table
 from serve_app.api.auth import KeyFile
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.routes import Routes
+from serve_app.context.layout import ZONES
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable, Unauthorized
 from tests.api.running import Running, refused
 
@@ -21,11 +22,13 @@ ADMIN_ROUTES = [route for route in ROUTES if route.template.startswith("/v1/admi
 
 BODIES: dict[str, Any] = {
     "/v1/admin/policies/{name}": {},
+    "/v1/admin/layouts/{name}": {"shares": dict.fromkeys(ZONES, 16)},
     "/v1/admin/backups": {"kind": "full"},
     "/v1/sessions/{session_id}/turns": {"user_id": "zelda", "turns": [{"role": "user", "content": "x"}]},
     "/v1/turns/{turn_id}": {"content": "changed"},
     "/v1/context": {"user_id": "zelda", "query": "x", "budget_tokens": 500},
     "/v1/search": {"user_id": "zelda", "query": "x"},
+    "/v1/compress": {"turns": [{"role": "user", "content": "x"}], "target_tokens": 50},
     "/v1/query:expand": {"query": "x", "now": "2024-05-06T07:08:09Z"},
     "/v1/users/{user_id}/facts/{key}": {"value": "changed"},
     "/v1/redact": {"text": "x"},
@@ -45,7 +48,8 @@ def arguments(route: Route, user: str = "zelda") -> dict[str, Any]:
     """A right request of the route for a user: path, query and body."""
     filled = route.template.replace("{user_id}", user).replace("{session_id}", "s").replace("{turn_id}", "t")
     filled = (
-        filled.replace("{name}", "privacy")
+        filled.replace("layouts/{name}", "layouts/default")
+        .replace("{name}", "privacy")
         .replace("{key}", "k")
         .replace("{erasure_id}", "none")
         .replace("{key_id}", "none")

@@ -26,7 +26,7 @@ class Answering:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_POST = _answer  # noqa: N815 - the names that http.server calls
+            do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the names that http.server calls
 
             def log_message(self, *_):
                 pass

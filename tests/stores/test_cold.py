@@ -70,11 +70,15 @@ def test_a_store_that_failed_is_left_alone_for_a_moment(tmp_path: Path, monkeypa
     table = opened(tmp_path)
     assert not table.answers()
     assert table.trouble is not None
-    (tmp_path / "cold").unlink()
     with pytest.raises(StoreUnavailable, match="do not answer"):
         table.find(ANN, ["apple"], 5)
+    (tmp_path / "cold").unlink()
+    with pytest.raises(StoreUnavailable, match="do not answer"):
+        table.keep([turn_row(ANN, turn(1, "apple"), ["appl"])])
+    assert not table.to_be_asked_again
     rested = time.monotonic() + cold_module.REST_S + 1
     monkeypatch.setattr(cold_module.time, "monotonic", lambda: rested)
+    assert table.to_be_asked_again
     assert table.find(ANN, ["apple"], 5) == []
     assert table.trouble is None
     table.keep([turn_row(ANN, turn(1, "apple"), ["appl"])])

@@ -581,7 +581,7 @@ ENGLISH = Cues(
         rf"|baby|toddler)"
         r"|(?P<pronoun>he|she|they)(?:'s|'re|'ve|'ll|'d)?)\b"
     ),
-    reports=re.compile(r"\b(?:says?|said|wrote|called|rang|told|insists?|wants|asked|e?-?mailed|confirmed|texted)\b"),
+    reports=re.compile(r"\b(?:says?|said|wrote|told (?:me|us)|e-?mailed|confirmed|texted|phoned)\b"),
     therefore=re.compile(
         r"^(?:and )?so\b|\bthat's why\b|\bwhich is why\b|\bhence\b|\bbecause of (?:that|him|her|them)\b"
         r"|\btherefore\b|\bwhich means\b"

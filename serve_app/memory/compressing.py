@@ -1,0 +1,119 @@
+"""Summaries of turns that a caller sends along: redacted like a write, summarised, and nothing of it stored.
+
+Summaries are made in threads of their own, so that long ones hold up no read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from serve_app.compress.compressor import Compressed, Compressor, input_hash
+from serve_app.core import SECOND_US, Summary, Turn
+from serve_app.errors import Overloaded
+from serve_app.memory.reading import living
+from serve_app.memory.redacting import Redacting
+from serve_app.policies import Policies, TtlPolicy
+from serve_app.ports import Tokenizer
+from serve_app.write.operations import NewTurn
+
+T = TypeVar("T")
+
+THREADS = 2
+
+WAITING_MAX = 64
+"""Calls that wait or are worked on; beyond it the answer is 429."""
+
+MODELS_S = 30.0
+"""How long the models may take for one call; after it what needs none answers."""
+
+
+class Made(NamedTuple):
+    """`covers` is False where every turn had expired; `reasons` say why it may be less than it could be."""
+
+    summary: Summary
+    covers: bool
+    reasons: tuple[str, ...] = ()
+
+
+class Compressing:
+    """Waits on the event loop, redacts and computes in its own threads."""
+
+    def __init__(
+        self,
+        compressor: Compressor,
+        tokenizers: Callable[[str | None], Tokenizer],
+        policies: Policies,
+        clock: Callable[[], int],
+        ttl_s: int,
+    ) -> None:
+        """`tokenizers` gives one by its name, or the default one."""
+        self._compressor = compressor
+        self._tokenizers = tokenizers
+        self._policies = policies
+        self._clock = clock
+        self._ttl_us = ttl_s * SECOND_US
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="compress")
+        self._redacting = Redacting(policies, self._pool)
+        self._waiting = 0
+
+    async def of(
+        self, tenant: str, turns: Sequence[NewTurn], target_tokens: int, now: int | None, tokenizer: str | None
+    ) -> Made:
+        """Raises InvalidRequest for a tokenizer or an entity class that is not here, Overloaded, StoreUnavailable."""
+        chosen = self._tokenizers(tokenizer)
+        clock = self._clock()
+        instant, expiry = clock if now is None else now, clock if now is None else max(now, clock)
+        with_lives = self._with_lives(tenant, turns)
+        if self._waiting >= WAITING_MAX:
+            raise Overloaded("too many summaries are being made")
+        self._waiting += 1
+        try:
+            clean = await self._redacting.turns(tenant, with_lives)
+            return await self._in_pool(self._made, clean.turns, target_tokens, chosen, instant, expiry)
+        finally:
+            self._waiting -= 1
+
+    def _with_lives(self, tenant: str, turns: Sequence[NewTurn]) -> Sequence[NewTurn]:
+        if not any(turn.classed for turn in turns):
+            return turns
+        policy = self._policies.of(tenant, TtlPolicy)
+        return [turn.with_lives(policy.life_of) for turn in turns]
+
+    def _made(self, turns: Sequence[NewTurn], target: int, tokenizer: Tokenizer, instant: int, expiry: int) -> Made:
+        passing = [turn.passing(turn.id or str(place), place, instant) for place, turn in enumerate(turns)]
+        alive = living(passing, expiry)
+        ends = [turn.first_expiry for turn in alive if turn.first_expiry is not None]
+        made = self._compressed(alive, target, tokenizer)
+        summary = Summary(
+            session="",
+            text=made.text,
+            first_seq=made.first_seq,
+            last_seq=made.last_seq,
+            tokens=made.tokens,
+            version=self._compressor.version,
+            input_hash=made.input_hash,
+            seq=0,
+            created_at=instant,
+            expires_at=min([instant + self._ttl_us, *ends]),
+            constraints=made.constraints,
+            topics=made.topics,
+        )
+        return Made(summary, bool(alive), made.reasons)
+
+    def _compressed(self, alive: Sequence[Turn], target: int, tokenizer: Tokenizer) -> Compressed:
+        """Of what still lives all may be quoted: the answer expires with the first of it."""
+        if not alive:
+            return Compressed("", 0, 0, 0, input_hash(()))
+        quotable = [msgspec.structs.replace(turn, expires_at=None, fields_expire=()) for turn in alive]
+        return self._compressor.compress(quotable, target, tokenizer, MODELS_S)
+
+    async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+
+    def close(self) -> None:
+        self._pool.shutdown()
