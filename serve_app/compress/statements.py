@@ -51,7 +51,9 @@ SIGNALS = tuple(
 """What the cues may say of a clause: the names of their patterns."""
 
 _SIGNALS_OF_USER = tuple(
-    name for name in SIGNALS if name not in ("acknowledged", "changed", "dismissed", "confirm_request", "figures")
+    name
+    for name in SIGNALS
+    if name not in ("acknowledged", "changed", "dismissed", "removed", "confirm_request", "figures")
 )
 
 _SAYS = re.compile(r"[^\W_]")
@@ -183,7 +185,8 @@ def values_of(folded: str, cues: Cues) -> Iterator[Value]:
             groups = found.groupdict()
             unit = (groups.get("unit") or "").strip()
             amount = cues.number(groups.get("n") or found[0])
-            yield Value(kind or found.lastgroup or "", cues.units.get(unit, unit), amount)
+            named = cues.units.get(unit) or " ".join(cues.units.get(word, word) for word in unit.split())
+            yield Value(kind or found.lastgroup or "", named, amount)
 
 
 def _sentences(text: str, data: bool) -> Iterator[tuple[int, int]]:
