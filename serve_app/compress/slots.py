@@ -234,6 +234,8 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
     if "stranger" in signs:
         return "points" in signs
+    if "quiet" in signs and "no_value" not in signs and "own" not in signs:
+        return False
     return "no_value" not in signs or bool((_SURE_SIGNS | {"flips"}) & signs.keys())
 
 
