@@ -122,5 +122,5 @@ def _holds(turns: Sequence[Turn], clause: Clause, answer: Clause | None) -> bool
         case "assistant", "user":
             return bool({"confirm_request", "question"} & clause.signals)
         case "user", "assistant":
-            return "question" in clause.signals and bool(_STRONG & clause.signals)
+            return "question" in clause.signals and bool((_STRONG | {"own"}) & clause.signals)
     return False

@@ -75,7 +75,10 @@ def values(
             r"|s)\b)[\w/-]{4,40}(?![\w/-])|\b[a-z]{2,4} \d{3}(?: \d{3}){1,3}\b|\b\d{6,}\b|(?<![\d+])\+?\d[\d ()-]{7,18}\d",
         ),
         ("often", rf"\b(?:{often})\b"),
-        ("time", rf"\b(?:{before_clock}) (?P<n>\d{{1,2}})(?![\d.,:%]*\w| ?(?:{duration}|{money}|people|guests)\b)"),
+        (
+            "time",
+            rf"\b(?:{before_clock}) (?P<n>\d{{1,2}})(?![\d.,:%]*\w| ?(?:{duration}|{money}|people|guests|points?|percent|[a-z]{{4,}}s)\b)",
+        ),
         ("count", rf"(?P<n>{counted}) (?:of|de) (?P<unit>us|you|nosotros|vosotros)\b"),
         (
             "count",
