@@ -65,7 +65,9 @@ class Scene:
         clause = self.clauses[number]
         if self.turns[clause.turn].role == "assistant":
             return False
-        if self.judged.worths[number] < LIVE_WORTH_MIN and not self.judged.heard[clause.turn].changed:
+        if self.judged.worths[number] < LIVE_WORTH_MIN and not (
+            self.judged.heard[clause.turn].changed or self.judged.heard[clause.turn].removed
+        ):
             return bool(_SURE_CHANGES & clause.signals)
         return self.taken[number] or bool(CHANGES & self._turn_signals[clause.turn])
 
@@ -134,6 +136,7 @@ class Scene:
             f"{near}_near": bool(near),
             "told": self.told_before(number),
             "changed": heard.changed,
+            "removed": heard.removed,
             "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
@@ -165,7 +168,7 @@ class Scene:
         heard = self.judged.heard[clause.turn]
         words = self._turn_words[clause.turn] if CHANGES & clause.signals else clause.words
         repeated = bool(heard.words & words) or any(value.amount in heard.amounts for value in clause.values)
-        return heard.acknowledged or heard.changed or repeated
+        return heard.acknowledged or heard.changed or heard.removed or repeated
 
     def _accepted(self, turn: int) -> bool:
         """Whether the user says yes to what an assistant or a tool just said."""

@@ -28,7 +28,7 @@ def outside(turns: Sequence[Turn], clauses: Sequence[Clause], took: Mapping[int,
             found += [None for sentence in sentences for _ in sentence]
             continue
         supposed = _supposed(sentences)
-        others = people.outsiders(sentences, took[turn].dismissed)
+        others = people.outsiders(sentences, took[turn])
         found += [
             "hypothetical" if dream else "third_person" if other else None
             for dream, other in zip(supposed, others, strict=True)
@@ -58,6 +58,8 @@ def _supposed_in(sentence: Sentence, goes_on: bool) -> list[bool]:
     if not starts:
         return [False] * len(sentence)
     start = starts[0]
+    while start and "continues" in signals[start - 1]:
+        start -= 1
     if not unreal and any("instructs" in one for one in signals[start:]):
         return [False] * len(sentence)
     ends = [place for place, one in enumerate(signals) if place > start and "actual" in one and "unreal" not in one]
@@ -82,17 +84,19 @@ class _People:
         self._part: set[str] = set()
         self._last: frozenset[str] = frozenset()
 
-    def outsiders(self, sentences: Sequence[Sentence], dismissed: bool) -> list[bool]:
+    def outsiders(self, sentences: Sequence[Sentence], heard: Heard) -> list[bool]:
         """The clauses of one turn that are about somebody who takes no part."""
         found: list[bool] = []
         for place, sentence in enumerate(sentences):
             following = sentences[place + 1][:1] if place + 1 < len(sentences) else []
             near = [*sentence, *(clause for clause in following if clause.who)]
-            absent = dismissed or any("absent" in clause.signals for clause in near)
-            found += self._outside_in(sentence, absent, bool(found) and found[-1] and _goes_on(sentence[0]))
+            absent = heard.dismissed or any("absent" in clause.signals for clause in near)
+            running = bool(found) and found[-1] and _goes_on(sentence[0])
+            strange = "outsider" in sentence[0].signals and not _taken(sentence, heard)
+            found += self._outside_in(sentence, absent, running, strange)
         return found
 
-    def _outside_in(self, sentence: Sentence, absent: bool, running: bool) -> list[bool]:
+    def _outside_in(self, sentence: Sentence, absent: bool, running: bool, strange: bool) -> list[bool]:
         marks: list[bool] = []
         for place, clause in enumerate(sentence):
             named = self._named(clause)
@@ -103,7 +107,9 @@ class _People:
                 joins = any("participant" in later.signals for later in sentence[place:])
                 self._part |= named if joins and not absent else set()
                 running = absent or not (named & self._part or self._matters(sentence[place:], named))
-            elif {"own", "directive", "instructs"} & clause.signals:
+            elif strange and place == 0:
+                running = True
+            elif {"own", "directive", "instructs"} & clause.signals and "absent" not in clause.signals:
                 running = False
             marks.append(running)
         return marks
@@ -142,6 +148,17 @@ def _until_contrast(run: Sequence[Clause]) -> Iterator[Clause]:
         yield clause
 
 
+def _taken(sentence: Sentence, heard: Heard) -> bool:
+    """Whether the assistant takes something of it down; where nobody answers it may have been."""
+    if heard.dismissed or heard.unheard:
+        return heard.unheard
+    amounts = {value.amount for clause in sentence for value in clause.values}
+    echoed = any(clause.words & heard.words for clause in sentence)
+    return heard.acknowledged or heard.changed or echoed or bool(amounts & heard.amounts)
+
+
 def _goes_on(clause: Clause) -> bool:
     """Whether a sentence after another person's matter is still about them."""
+    if "absent" in clause.signals and not clause.values:
+        return True
     return not _OWN_MATTER & clause.signals and (not clause.values or "subjectless" in clause.signals)

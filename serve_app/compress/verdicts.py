@@ -23,6 +23,9 @@ CARRIED_FROM = 1.5
 STRONG_FROM = 2.0
 """The same for what says must or never."""
 
+EXACT_FROM = 2.3
+"""The same for what names an exact value: a date, a sum, a code."""
+
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
 
@@ -91,8 +94,10 @@ def _says_so(clause: Clause, worth: float) -> bool:
         return False
     if "implicit" in signals or ("literal" in signals and clause.values):
         return True
-    exact = any(value.kind in EXACT for value in clause.values)
-    return (bool(_STRONG & signals) or exact) and "past" not in signals and worth >= STRONG_FROM
+    if "past" in signals:
+        return False
+    exact = worth >= EXACT_FROM and any(value.kind in EXACT for value in clause.values)
+    return exact or (worth >= STRONG_FROM and bool(_STRONG & signals))
 
 
 def _says_something(clause: Clause) -> bool:
@@ -103,17 +108,19 @@ def _says_something(clause: Clause) -> bool:
 
 
 def _agreed(turns: Sequence[Turn], clauses: Sequence[Clause]) -> frozenset[int]:
-    """Sentences in which the assistant asks whether something holds, and the user says that it does."""
+    """Sentences in which one asks whether something holds, and the other says that it does."""
     answers: dict[int, Clause] = {}
     for clause in clauses:
         answers.setdefault(clause.turn, clause)
-    return frozenset(
-        clause.sentence
-        for clause in clauses
-        if turns[clause.turn].role == "assistant"
-        and {"confirm_request", "question"} & clause.signals
-        and clause.turn + 1 in answers
-        and turns[clause.turn + 1].role == "user"
-        and "confirmation" in answers[clause.turn + 1].signals
-        and "denial" not in answers[clause.turn + 1].signals
-    )
+    return frozenset(clause.sentence for clause in clauses if _holds(turns, clause, answers.get(clause.turn + 1)))
+
+
+def _holds(turns: Sequence[Turn], clause: Clause, answer: Clause | None) -> bool:
+    if answer is None or "confirmation" not in answer.signals or "denial" in answer.signals:
+        return False
+    match turns[clause.turn].role, turns[answer.turn].role:
+        case "assistant", "user":
+            return bool({"confirm_request", "question"} & clause.signals)
+        case "user", "assistant":
+            return "question" in clause.signals and bool((_STRONG | {"own"}) & clause.signals)
+    return False

@@ -59,7 +59,21 @@ BRIEF_BYTES_MAX = 42
 
 COUNTED_MAX = {"value": 3, "exact": 2, "echoed": 4}
 
-EXACT = ("money", "date", "time", "code", "size", "percent", "email", "url", "path", "version", "name", "address")
+EXACT = (
+    "money",
+    "date",
+    "day",
+    "time",
+    "code",
+    "size",
+    "percent",
+    "email",
+    "url",
+    "path",
+    "version",
+    "name",
+    "address",
+)
 """Kinds of values that cannot be guessed again."""
 
 ROLE_WORTH = {"user": 0.0, "tool": 0.0, "assistant": -2.0, "system": -1.0}
@@ -81,6 +95,7 @@ class Heard(NamedTuple):
     unheard: bool = False
     asked_words: frozenset[str] = frozenset()
     amounts: frozenset[str] = frozenset()
+    removed: bool = False
 
 
 def heard(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Mapping[int, Heard]:
@@ -110,6 +125,7 @@ def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: i
         not reply,
         frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),
         frozenset(value.amount for value in values),
+        any("removed" in clause.signals for clause in reply) and not values,
     )
 
 
