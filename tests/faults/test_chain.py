@@ -154,12 +154,12 @@ def test_the_compressor_is_never_on_the_way_of_a_read(tmp_path: Path, how: str) 
         for number in range(30):
             running.append("u", "s", f"the boat that came as number {number}")
             started = time.monotonic()
-            context = running.context("u", f"which boat, {number}?", session_id="s", deadline_ms=500)
+            context = running.context("u", f"which boat, {number}?", session_id="s", deadline_ms=5_000)
             assert context["degradation"] == {"level": "full", "reasons": []}
-            assert running.search("u", "which boat?", deadline_ms=500)["degradation"]["reasons"] == []
+            assert running.search("u", "which boat?", deadline_ms=5_000)["degradation"]["reasons"] == []
             slowest = max(slowest, time.monotonic() - started)
             time.sleep(0.02)
-        assert slowest < 2 * 0.5 + SLACK_S
+        assert slowest < SLACK_S
         made = running.ok("POST", "/v1/sessions/s/summary:refresh", params={"user_id": "u"})
         assert made["last_seq"] > 0, "what needs no model makes it"
         server.delay_s, server.resets = 0.0, False
