@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from serve_app.breaker import Breaker
 from serve_app.compress.compressor import Compressor
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
-from serve_app.context.tokens import open_tokenizer
+from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.apart import CompressorApart
@@ -154,7 +155,8 @@ class Service:
                 file.refresh()
         embedders = settings.open_embedders(self._open_encoder)
         identity = identity_of(settings, [embedder.version for embedder in embedders])
-        tokenizer = open_tokenizer(settings.memory.tokenizer)
+        tokenizers = open_tokenizers(settings.tokenizers)
+        tokenizer = tokenizer_of(tokenizers, settings.memory.tokenizer)
         self._pools = Pools.opened(settings.memory.threads, settings.memory.store_threads, opened)
         metrics = Metrics(settings.prices)
         encoders = self._open_encoders(embedders, identity.versions, metrics)
@@ -178,6 +180,7 @@ class Service:
             policies,
             metrics.summaries,
             self._measures.made,
+            making.computed_s if isinstance(making, CompressorApart) else time.thread_time,
         )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
@@ -199,7 +202,7 @@ class Service:
             self._indexer,
             self._refresher,
             encoding,
-            {tokenizer.name: tokenizer},
+            tokenizers,
             self._pools,
             settings.memory,
             self._clock,
