@@ -127,7 +127,7 @@ def test_plain_reads_of_a_hung_table_are_refused_in_time_and_others_answered(fau
     started = time.monotonic()
     for user in ("away-0", "away-1", "away-2", "away-3"):
         refused(running.call("GET", f"/v1/sessions/s/turns?user_id={user}"), 503, "store_unavailable")
-    assert time.monotonic() - started < 4 * 0.5 + SLACK_S
+    assert time.monotonic() - started < 4 * 1.0 + SLACK_S
     assert len(running.turns("here", "s")) == 4
     assert running.ok("GET", "/v1/admin/stats")["shards"][0]["table_fragments"] is None
 
