@@ -13,6 +13,7 @@ from msgspec import Meta
 from serve_app.api.limits import LimitOptions
 from serve_app.backup.layout import Layout
 from serve_app.backup.options import BackupOptions
+from serve_app.context.tokens import CONFIGURED_TOKENIZERS_MAX
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from serve_app.memory.reranking import RerankOptions
@@ -26,6 +27,8 @@ from serve_app.observe.costs import PriceOptions
 from serve_app.ports import Embedder
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
+
+TokenizerName = Annotated[str, Meta(min_length=1, max_length=256)]
 
 SHARDS_MAX = 1_024
 
@@ -139,6 +142,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expand: ExpanderOptions = ExpanderOptions()
     compress: CompressOptions = CompressOptions()
     prices: PriceOptions = PriceOptions()
+    tokenizers: Annotated[dict[TokenizerName, str], Meta(max_length=CONFIGURED_TOKENIZERS_MAX)] = {}
+    """Beside those that are built in: a name for requests, and a path or `tiktoken:` with an encoding."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for an option without meaning."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from serve_app.breaker import Breaker
 from serve_app.compress.compressor import Compressor
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
-from serve_app.context.tokens import open_tokenizer
+from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.apart import CompressorApart
@@ -52,7 +53,7 @@ from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.models.summarise import open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
-from serve_app.ports import Embedder, Expander
+from serve_app.ports import Embedder, Expander, Summariser
 from serve_app.records import Record
 from serve_app.retrieve.second import SecondStage
 from serve_app.shards import (
@@ -154,7 +155,8 @@ class Service:
                 file.refresh()
         embedders = settings.open_embedders(self._open_encoder)
         identity = identity_of(settings, [embedder.version for embedder in embedders])
-        tokenizer = open_tokenizer(settings.memory.tokenizer)
+        tokenizers = open_tokenizers(settings.tokenizers)
+        tokenizer = tokenizer_of(tokenizers, settings.memory.tokenizer)
         self._pools = Pools.opened(settings.memory.threads, settings.memory.store_threads, opened)
         metrics = Metrics(settings.prices)
         encoders = self._open_encoders(embedders, identity.versions, metrics)
@@ -178,6 +180,7 @@ class Service:
             policies,
             metrics.summaries,
             self._measures.made,
+            making.computed_s if isinstance(making, CompressorApart) else time.thread_time,
         )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
@@ -199,7 +202,7 @@ class Service:
             self._indexer,
             self._refresher,
             encoding,
-            {tokenizer.name: tokenizer},
+            tokenizers,
             self._pools,
             settings.memory,
             self._clock,
@@ -225,7 +228,7 @@ class Service:
         for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
             opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
-        breakers = self._breakers(encoding, second)
+        breakers = self._breakers(encoding, second, models)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
@@ -312,11 +315,19 @@ class Service:
         if self._upkeep is not None:
             self._upkeep.committed(shard, records)
 
-    def _breakers(self, encoding: Encoding, second: SecondStage) -> Callable[[], list[Breaker]]:
-        """Of all that requests may wait for."""
+    def _breakers(
+        self, encoding: Encoding, second: SecondStage, models: Sequence[Summariser]
+    ) -> Callable[[], list[Breaker]]:
+        """Of all that may hang."""
+        asked: list[Summariser | Expander] = [*models, *filter(None, [self._expander])]
         shards = [writer.shard for writer in self._writers]
         guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
-        all_of_them = [*encoding.breakers.values(), second.breaker, *(guard.breaker for guard in guards)]
+        all_of_them = [
+            *encoding.breakers.values(),
+            second.breaker,
+            *(one.breaker for one in asked),
+            *(guard.breaker for guard in guards),
+        ]
         return lambda: all_of_them
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:

@@ -192,6 +192,7 @@ def shown_context(context: Context, explained: Sequence[Found]) -> dict[str, Any
         "total_tokens": context.total_tokens,
         "budget_tokens": context.budget_tokens,
         "stable_prefix_tokens": context.stable_prefix_tokens,
+        "cache_prefix": context.cache_prefix,
         "dropped": context.dropped,
         "retrieved": [_shown_retrieved(one, why.get((one.session_id, one.id))) for one in context.retrieved],
         "summary": None if context.summary is None else shown_summary(context.summary),

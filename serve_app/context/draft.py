@@ -18,6 +18,7 @@ from serve_app.context.inputs import Standing
 from serve_app.context.layout import Zone
 from serve_app.context.quote import Record
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS, compact_json
+from serve_app.context.wire import planned
 from serve_app.core import Fact, Turn
 from serve_app.ports import Tokenizer
 
@@ -25,6 +26,9 @@ FACTS_TITLE = "Facts about the user"
 SUMMARY_TITLE = "Summary of this conversation up to here"
 RETRIEVED_TITLE = "Turns from memory that may bear on what follows, oldest first"
 TURN_TITLE = "A turn from memory"
+
+BLANK = "(blank)"
+"""Stands for a turn that says nothing, or nothing but white space."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +51,7 @@ def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece,
     if first.role == "system" or first.role == "tool":
         return (Piece("recent", "user", quote.block(TURN_TITLE, [turn_record(first, session)])),)
     if not (first.tool_call_id or first.tool_calls):
-        text = _spoken(first, first.text)
+        text = _spoken(first, first.text) or BLANK
         return (Piece("recent", first.role, text, tokens=costs.said(first, text)),)
     given: dict[str, list[str]] = {}
     for result in exchange[1:]:
@@ -59,8 +63,14 @@ def conversation(exchange: Exchange, session: str, costs: Costs) -> tuple[Piece,
         _spoken(first, first.content if calls else first.text),
         *(_in_words(call) for call in calls if call.id not in given),
     ]
-    head = Piece("recent", first.role, "\n".join(filter(None, words)), calls=answered)
-    return (head, *(Piece("recent", "tool", "\n".join(given[call.id]), answers=call) for call in answered))
+    said = "\n".join(filter(None, words)) or ("" if answered else BLANK)
+    results = [Piece("recent", "tool", _together(given[call.id]), answers=call) for call in answered]
+    return (Piece("recent", first.role, said, calls=answered), *results)
+
+
+def _together(results: Sequence[str]) -> str:
+    text = "\n".join(results)
+    return BLANK if not text or text.isspace() else text
 
 
 def line_of(turn: Turn, session: str, costs: Costs) -> Line:
@@ -118,18 +128,17 @@ def piece_tokens(piece: Piece, tokenizer: Tokenizer) -> int:
     """What a piece is planned to cost as a message of its own; what it does cost is measured once it is rendered."""
     tokens = MESSAGE_OVERHEAD_TOKENS + (tokenizer.count(piece.text) if piece.tokens is None else piece.tokens)
     if piece.calls:
-        tokens += tokenizer.count(compact_json([openai_call(call) for call in piece.calls]))
+        tokens += tokenizer.count(compact_json([planned(call).openai for call in piece.calls]))
     if piece.answers:
-        tokens += tokenizer.count(piece.answers.id)
+        tokens += tokenizer.count(planned(piece.answers).id)
     return tokens
 
 
-def openai_call(call: Call) -> dict[str, object]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
 def _spoken(turn: Turn, said: str) -> str:
-    return f"{turn.speaker}: {said}" if turn.speaker and said else said
+    """Nothing for what is nothing but white space, which providers refuse."""
+    if not said or said.isspace():
+        return ""
+    return f"{turn.speaker}: {said}" if turn.speaker else said
 
 
 def _in_words(call: Call) -> str:

@@ -6,21 +6,18 @@ each given to one zone.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from serve_app.context import quote
-from serve_app.context.draft import Piece, openai_call
-from serve_app.context.exchanges import Call
+from serve_app.context.draft import Piece
 from serve_app.context.inputs import Format
 from serve_app.context.layout import ZONES, Zone
 from serve_app.context.quote import Record
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS, block_tokens, message_tokens
+from serve_app.context.wire import Wire
 from serve_app.ports import Tokenizer
 
 Message = dict[str, Any]
@@ -29,31 +26,46 @@ PARAGRAPH = "\n\n"
 OPENING = "(The conversation so far.)"
 """Anthropic's messages start with the user; this stands there where memory starts with the assistant."""
 
+HEAD_ZONES: frozenset[Zone] = frozenset({"system", "facts"})
+"""They stand first, and change with neither turns nor query."""
+
 CONVERSATION_TITLE = "The conversation so far, oldest first"
 QUERY_LEAD = "The user now says:\n"
 
-_ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_NOT_IN_TOOL_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-TOOL_NAME_CHARS_MAX = 64
 
-BLANK = "(blank)"
-"""Stands for a turn of nothing but white space, which Anthropic refuses."""
+class CachePrefix(msgspec.Struct, frozen=True):
+    """Where a page's stable beginning ends: what a provider's prompt cache can hold while turns and queries change.
 
-ARGUMENTS_NESTING_MAX = 200
-"""Depth of objects and arrays up to which arguments are sent as an object; deeper ones stay text."""
+    All of `system` if it is set, the first `messages` of the messages, the first `characters` of the text.
+    """
+
+    tokens: int
+    system: bool = False
+    messages: int = 0
+    characters: int = 0
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A rendered context: `messages` and `system`, or `text`; and the tokens of each zone."""
+    """A rendered context: `messages` and `system`, or `text`; and the tokens of each zone.
+
+    `head_characters`: of the text, system text and facts.
+    """
 
     zones: dict[Zone, int]
     messages: tuple[Message, ...] = ()
     system: str | None = None
     text: str | None = None
+    head_characters: int = 0
 
     @property
     def tokens(self) -> int:
         return sum(self.zones.values())
+
+    @property
+    def prefix(self) -> CachePrefix:
+        first = self.messages[0]["role"] if self.messages else ""
+        tokens = self.zones["system"] + self.zones["facts"]
+        return CachePrefix(tokens, self.system is not None, int(first == "system"), self.head_characters)
 
 
 def render(pieces: Sequence[Piece], style: Format, tokenizer: Tokenizer) -> Page:
@@ -70,8 +82,9 @@ def _openai(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
         message: Message = {"role": "system", "content": PARAGRAPH.join(piece.text for piece in head)}
         messages.append(message)
         _share(zones, head, message_tokens(message, tokenizer), tokenizer)
+    wire = _wire(pieces)
     for piece in pieces[len(head) :]:
-        message = _openai_message(piece)
+        message = _openai_message(piece, wire)
         messages.append(message)
         if piece.tokens is None or piece.calls or piece.answers:
             zones[piece.zone] += message_tokens(message, tokenizer)
@@ -80,11 +93,15 @@ def _openai(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
     return Page(zones, messages=tuple(messages))
 
 
-def _openai_message(piece: Piece) -> Message:
+def _wire(pieces: Sequence[Piece]) -> Wire:
+    return Wire(call.name for piece in pieces for call in piece.calls)
+
+
+def _openai_message(piece: Piece, wire: Wire) -> Message:
     if piece.answers:
-        return {"role": "tool", "tool_call_id": piece.answers.id, "content": piece.text}
+        return {"role": "tool", "tool_call_id": wire.answer(piece.answers), "content": piece.text}
     if piece.calls:
-        calls = [openai_call(_named(call)) for call in piece.calls]
+        calls = [wire.call(call).openai for call in piece.calls]
         return {"role": "assistant", "content": piece.text or None, "tool_calls": calls}
     return {"role": piece.role, "content": piece.text}
 
@@ -100,13 +117,13 @@ def _anthropic(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
     if system is not None:
         _share(zones, head, tokenizer.count(system), tokenizer)
     messages: list[Message] = []
-    ids = _AnthropicIds()
+    wire = _wire(rest)
     for piece in rest:
         role = "assistant" if piece.role == "assistant" else "user"
         if not messages or messages[-1]["role"] != role:
             messages.append({"role": role, "content": []})
             zones[piece.zone] += MESSAGE_OVERHEAD_TOKENS
-        blocks = _anthropic_blocks(piece, ids)
+        blocks = _anthropic_blocks(piece, wire)
         messages[-1]["content"].extend(blocks)
         zones[piece.zone] += _anthropic_tokens(piece, blocks, tokenizer)
     return Page(zones, messages=tuple(_plain(message) for message in messages), system=system)
@@ -118,44 +135,11 @@ def _anthropic_tokens(piece: Piece, blocks: Sequence[Message], tokenizer: Tokeni
     return sum(block_tokens(block, tokenizer) for block in blocks)
 
 
-class _AnthropicIds:
-    """Ids that Anthropic takes: of few characters, and each used once in a request."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-        self._current: dict[str, str] = {}
-
-    def announce(self, call: Call) -> str:
-        wire = call.id if _ANTHROPIC_ID.fullmatch(call.id) else _short_digest(call.id)
-        repeat = 1
-        while wire in self._used:
-            repeat += 1
-            wire = _short_digest(f"{call.id}\0{repeat}")
-        self._used.add(wire)
-        self._current[call.id] = wire
-        return wire
-
-    def answer(self, call: Call) -> str:
-        return self._current[call.id]
-
-
-def _anthropic_blocks(piece: Piece, ids: _AnthropicIds) -> list[Message]:
+def _anthropic_blocks(piece: Piece, wire: Wire) -> list[Message]:
     if piece.answers:
-        return [{"type": "tool_result", "tool_use_id": ids.answer(piece.answers), "content": piece.text}]
-    said = _said(piece)
-    text = [{"type": "text", "text": said}] if said else []
-    uses = [
-        {"type": "tool_use", "id": ids.announce(call), "name": _named(call).name, "input": _input(call)}
-        for call in piece.calls
-    ]
-    return [*text, *uses]
-
-
-def _said(piece: Piece) -> str:
-    """The text of a piece as Anthropic takes it. The query stays as it is, whatever it is."""
-    if piece.text.strip() or piece.zone == "query":
-        return piece.text
-    return "" if piece.calls else BLANK
+        return [{"type": "tool_result", "tool_use_id": wire.answer(piece.answers), "content": piece.text}]
+    text = [{"type": "text", "text": piece.text}] if piece.text or not piece.calls else []
+    return [*text, *(wire.call(call).anthropic for call in piece.calls)]
 
 
 def _plain(message: Message) -> Message:
@@ -164,39 +148,6 @@ def _plain(message: Message) -> Message:
     if len(content) == 1 and content[0]["type"] == "text":
         return {"role": message["role"], "content": content[0]["text"]}
     return message
-
-
-def _input(call: Call) -> dict[str, Any]:
-    """Arguments as the object that Anthropic wants."""
-    value = _parsed(call.arguments)
-    return value if isinstance(value, dict) else {"value": value}
-
-
-def _parsed(text: str) -> Any:
-    """The value of a JSON text; the text itself where the value could not be written again.
-
-    That is so for what is no JSON, for numbers that JSON has no word for (NaN, 1e999), for half a
-    surrogate pair, and for what is nested too deeply.
-    """
-    try:
-        value = json.loads(text)
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return text
-    return text if _deeper(value, ARGUMENTS_NESTING_MAX) else value
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_deeper(one, levels - 1) for one in inner)
-
-
-def _named(call: Call) -> Call:
-    """The call under a name that providers take."""
-    name = _NOT_IN_TOOL_NAMES.sub("_", call.name)[:TOOL_NAME_CHARS_MAX]
-    return call if name == call.name else Call(call.id, name, call.arguments)
 
 
 def _text(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
@@ -210,7 +161,8 @@ def _text(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Page:
     zones: dict[Zone, int] = dict.fromkeys(ZONES, 0)
     for zone, section in sections:
         zones[zone] += tokenizer.count(section)
-    return Page(_reconciled(zones, tokenizer.count(text)), text=text)
+    head = PARAGRAPH.join(section for zone, section in sections if zone in HEAD_ZONES)
+    return Page(_reconciled(zones, tokenizer.count(text)), text=text, head_characters=len(head))
 
 
 def _text_record(piece: Piece) -> Record:
@@ -233,10 +185,6 @@ def _reconciled(zones: Mapping[Zone, int], total: int) -> dict[Zone, int]:
     for zone in sorted(settled, key=lambda z: settled[z], reverse=True):
         settled[zone] = max(0, settled[zone] + total - sum(settled.values()))
     return settled
-
-
-def _short_digest(text: str) -> str:
-    return "call_" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 _RENDERERS: dict[Format, Callable[[Sequence[Piece], Tokenizer], Page]] = {

@@ -1,19 +1,13 @@
-"""Counts tokens as named model families do. Owns the names that a request may use, and a bounded cache of counts.
+"""Counts tokens as named model families do. Owns the names that a request may use.
 
 No name that a caller sends is ever taken for a path: a name is one of `ENCODINGS`, or a key of the
-mapping that the operator configured. The cache keeps digests and numbers, never text, so an erased
-turn leaves nothing behind in it.
+mapping that the operator configured. All are opened when the service starts, none by a request.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-import threading
-from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +15,8 @@ from typing import Any
 import bpe_openai
 import tokenizers
 
+from serve_app.context.counting import COUNT_CACHE_ENTRIES_MAX, ENCODE_CHARS_MAX, CountingTokenizer, parts
+from serve_app.context.public_encodings import PREFIX, PublicTokenizer
 from serve_app.errors import InvalidRequest
 from serve_app.ports import Tokenizer
 
@@ -32,99 +28,13 @@ ENCODINGS = ("o200k_base", "cl100k_base")
 
 DEFAULT_TOKENIZER = ENCODINGS[0]
 
-COUNT_CACHE_ENTRIES_MAX = 65_536
-"""Texts whose count is remembered, per tokenizer (about 10 MB when full)."""
+TOKENIZER_FILE, SNAPSHOTS = "tokenizer.json", "snapshots"
 
-UNCACHED_CHARS_MAX = 24
-"""A text this short is counted sooner than it is looked up."""
-
-LOCAL_TOKENIZERS_MAX = 8
-"""Configured tokenizer files that are held open at a time."""
-
-ENCODE_CHARS_MAX = 50_000
-"""The BPE encoder refuses what gives more than 200,000 tokens, and a character may take four: encode in parts."""
-
-TRUNCATE_STEPS_MAX = 16
-"""Characters that a cut may still move: a prefix can encode otherwise than the same text inside a whole."""
-
-_WORD_START = re.compile(r"(?<=[^\W\d_]) (?=[^\W\d_])")
+CONFIGURED_TOKENIZERS_MAX = 14
+"""Tokenizers that a service has beside `ENCODINGS`; `costs.TOKENIZERS_MAX` has room for all of them."""
 
 
-class CountCache:
-    """A least recently used map from text to its count, keyed by digest. Safe for threads."""
-
-    def __init__(self, entries_max: int = COUNT_CACHE_ENTRIES_MAX) -> None:
-        self._entries_max = entries_max
-        self._counts: OrderedDict[bytes, int] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    @staticmethod
-    def key(text: str) -> bytes:
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-    def get(self, key: bytes) -> int | None:
-        with self._lock:
-            count = self._counts.get(key)
-            if count is not None:
-                self._counts.move_to_end(key)
-            return count
-
-    def put(self, key: bytes, count: int) -> None:
-        with self._lock:
-            self._counts[key] = count
-            if len(self._counts) > self._entries_max:
-                self._counts.popitem(last=False)
-
-
-class _CountingTokenizer(ABC):
-    """The part that every tokenizer shares: cached counts, and cuts that keep their promise."""
-
-    def __init__(self, name: str, cache_entries_max: int = COUNT_CACHE_ENTRIES_MAX) -> None:
-        self._name = name
-        self._cache = CountCache(cache_entries_max)
-
-    lines_add_up_to = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def count(self, text: str) -> int:
-        """Tokens of `text`, special tokens left out and never recognised inside it."""
-        if len(text) <= UNCACHED_CHARS_MAX:
-            return self._encoded_length(text)
-        key = CountCache.key(text)
-        known = self._cache.get(key)
-        if known is None:
-            known = self._encoded_length(text)
-            self._cache.put(key, known)
-        return known
-
-    def truncate(self, text: str, tokens: int) -> str:
-        """The longest prefix of at most `tokens` tokens, never ending inside a code point."""
-        if tokens <= 0:
-            return ""
-        end = self._end_of_token(text, tokens)
-        while end > 0 and self._encoded_length(text[:end]) > tokens:
-            end -= 1
-        for longer in range(end + 1, min(end + TRUNCATE_STEPS_MAX, len(text)) + 1):
-            if self._encoded_length(text[:longer]) <= tokens:
-                end = longer
-        return text[:end]
-
-    @abstractmethod
-    def _encoded_length(self, text: str) -> int:
-        """Tokens of `text`, uncached."""
-
-    @abstractmethod
-    def _end_of_token(self, text: str, tokens: int) -> int:
-        """Characters that stand whole before the token after the first `tokens`."""
-
-
-class BpeTokenizer(_CountingTokenizer):
+class BpeTokenizer(CountingTokenizer):
     """One of `ENCODINGS`, as OpenAI's models count.
 
     Their patterns end a piece, and so a token, after a line break that neither white space nor a slash
@@ -142,11 +52,11 @@ class BpeTokenizer(_CountingTokenizer):
     def _encoded_length(self, text: str) -> int:
         if len(text) <= ENCODE_CHARS_MAX:
             return len(self._encoding.encode_ordinary(text))
-        return sum(len(self._encoding.encode_ordinary(part)) for part in _parts(text))
+        return sum(len(self._encoding.encode_ordinary(part)) for part in parts(text))
 
     def _end_of_token(self, text: str, tokens: int) -> int:
         characters = 0
-        for part in _parts(text):
+        for part in parts(text):
             ids = self._encoding.encode_ordinary(part)
             if len(ids) > tokens:
                 return characters + len(self._encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))
@@ -155,15 +65,21 @@ class BpeTokenizer(_CountingTokenizer):
         return characters
 
 
-class HubTokenizer(_CountingTokenizer):
-    """Any `tokenizer.json` in the format of the `tokenizers` library: the file, or a folder that holds it."""
+class HubTokenizer(CountingTokenizer):
+    """Any file in the format of the `tokenizers` library, or a folder that holds it as `tokenizer.json`: that of a
+    model, or the one in which the hub's client keeps a model's revisions.
+    """
 
     def __init__(self, name: str, path: Path, cache_entries_max: int = COUNT_CACHE_ENTRIES_MAX) -> None:
+        """Raises InvalidRequest for a file that is not there or no such file."""
         super().__init__(name, cache_entries_max)
-        file = path / "tokenizer.json" if path.is_dir() else path
+        file = _file_of(path)
         if not file.is_file():
-            raise InvalidRequest(f"tokenizer {name!r} is configured, but its tokenizer.json is not there")
-        self._tokenizer = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+            raise InvalidRequest(f"tokenizer {name!r} is configured, but there is no {file}")
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        except Exception as error:
+            raise InvalidRequest(f"tokenizer {name!r}: {file} is no file of the tokenizers library") from error
         # Files made for an encoder cut at its length and pad up to it; either would make counts lies.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -176,16 +92,44 @@ class HubTokenizer(_CountingTokenizer):
         return len(text) if len(offsets) <= tokens else int(offsets[tokens][0])
 
 
-def open_tokenizer(name: str = DEFAULT_TOKENIZER, local: Mapping[str, Path] | None = None) -> Tokenizer:
-    """The tokenizer of that name: one of `ENCODINGS`, or a key of `local` (set by the operator, not by a request).
+def _file_of(path: Path) -> Path:
+    if (path / SNAPSHOTS).is_dir():
+        main = path / "refs" / "main"
+        revisions = sorted(folder.name for folder in (path / SNAPSHOTS).iterdir())
+        revision = main.read_text("utf-8").strip() if main.is_file() else next(iter(revisions), "main")
+        path = path / SNAPSHOTS / revision
+    return path / TOKENIZER_FILE if path.is_dir() else path
 
-    Raises InvalidRequest for any other name. The same name gives the same object again.
+
+def open_tokenizer(name: str = DEFAULT_TOKENIZER) -> Tokenizer:
+    """One of `ENCODINGS`; the same name gives the same object again. Raises InvalidRequest for any other name."""
+    if name not in ENCODINGS:
+        raise InvalidRequest(f"there is no encoding {name!r}; there are: {', '.join(ENCODINGS)}")
+    return _open_encoding(name)
+
+
+def open_tokenizers(configured: Mapping[str, str]) -> dict[str, Tokenizer]:
+    """By name: all of `ENCODINGS`, and those of the operator, each a path or `tiktoken:` with an encoding.
+
+    Raises InvalidRequest, which names the one that cannot be opened.
     """
-    if local and name in local:
-        return _open_local(name, local[name])
-    if name in ENCODINGS:
-        return _open_encoding(name)
-    raise InvalidRequest(f"unknown tokenizer {name!r}; known are {', '.join(sorted({*ENCODINGS, *(local or ())}))}")
+    opened: dict[str, Tokenizer] = {name: open_tokenizer(name) for name in ENCODINGS}
+    for name, where in configured.items():
+        if name in ENCODINGS:
+            raise InvalidRequest(f"tokenizers: {name!r} is built in; give the other one another name")
+        if where.startswith(PREFIX):
+            opened[name] = PublicTokenizer(name, where.removeprefix(PREFIX))
+        else:
+            opened[name] = HubTokenizer(name, Path(where).expanduser())
+    return opened
+
+
+def tokenizer_of(opened: Mapping[str, Tokenizer], name: str) -> Tokenizer:
+    """The one of that name. Raises InvalidRequest, which names all that there are."""
+    found = opened.get(name)
+    if found is None:
+        raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(opened)}")
+    return found
 
 
 def message_tokens(message: Mapping[str, Any], tokenizer: Tokenizer) -> int:
@@ -217,20 +161,3 @@ def compact_json(value: object) -> str:
 @lru_cache(maxsize=len(ENCODINGS))
 def _open_encoding(name: str) -> BpeTokenizer:
     return BpeTokenizer(name)
-
-
-@lru_cache(maxsize=LOCAL_TOKENIZERS_MAX)
-def _open_local(name: str, path: Path) -> HubTokenizer:
-    return HubTokenizer(name, path)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """The text in parts short enough to encode, cut between two words where there are words: no token spans that."""
-    start = 0
-    while len(text) - start > ENCODE_CHARS_MAX:
-        end = start + ENCODE_CHARS_MAX
-        gaps = [gap.start() for gap in _WORD_START.finditer(text, end - 1000, end)]
-        cut = gaps[-1] if gaps else end
-        yield text[start:cut]
-        start = cut
-    yield text[start:]

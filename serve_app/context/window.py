@@ -26,7 +26,7 @@ from serve_app.context.draft import Piece
 from serve_app.context.exchanges import TurnKey, key_of
 from serve_app.context.inputs import ContextInputs, Format
 from serve_app.context.layout import Layout, Zone
-from serve_app.context.render import Page, render
+from serve_app.context.render import CachePrefix, Page, render
 from serve_app.context.select import Room, Selection, select
 from serve_app.core import Degradation, Summary, Tier
 from serve_app.errors import QueryExceedsBudget, SystemExceedsBudget
@@ -66,7 +66,7 @@ class Context(msgspec.Struct, frozen=True):
     """A finished context. `messages` (and `system` for anthropic), or `text`; `summary` only if it is shown.
 
     `written` is `messages` as JSON: they are the largest part of an answer, and encoded once.
-    `stable_prefix_tokens` counts the beginning that stays the same while turns and queries change.
+    `cache_prefix` is the beginning that stays the same while turns and queries change.
     """
 
     context_id: str
@@ -81,7 +81,11 @@ class Context(msgspec.Struct, frozen=True):
     retrieved: tuple[Retrieved, ...]
     summary: Summary | None
     degradation: Degradation
-    stable_prefix_tokens: int
+    cache_prefix: CachePrefix
+
+    @property
+    def stable_prefix_tokens(self) -> int:
+        return self.cache_prefix.tokens
 
 
 def build_context(inputs: ContextInputs, layout: Layout, tokenizer: Tokenizer) -> Context:
@@ -110,7 +114,7 @@ def build_context(inputs: ContextInputs, layout: Layout, tokenizer: Tokenizer) -
         retrieved=_retrieved(inputs, selection),
         summary=selection.summary,
         degradation=inputs.degradation,
-        stable_prefix_tokens=page.zones["system"] + page.zones["facts"],
+        cache_prefix=page.prefix,
     )
 
 
@@ -122,7 +126,8 @@ class _Ends(msgspec.Struct, frozen=True):
 
 
 def _ends(inputs: ContextInputs, tokenizer: Tokenizer) -> _Ends:
-    system = (Piece("system", "system", inputs.system),) if inputs.system else ()
+    """A system text of white space alone is none: providers refuse it."""
+    system = (Piece("system", "system", inputs.system),) if inputs.system and not inputs.system.isspace() else ()
     return _Ends(system, Piece("query", "user", inputs.query, tokens=tokenizer.count(inputs.query)))
 
 

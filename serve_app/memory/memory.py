@@ -19,11 +19,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from serve_app.context.layout import Layout
+from serve_app.context.tokens import tokenizer_of
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.entities.values import EntityClass
 from serve_app.errors import (
     InvalidReceipt,
-    InvalidRequest,
     NotFound,
     ReceiptNotReached,
     StorageTrouble,
@@ -542,10 +542,7 @@ class Memory:
 
     def tokenizer(self, name: str | None) -> Tokenizer:
         """The default one without a name. Raises InvalidRequest for one that is not here."""
-        found = self._tokenizers.get(name or self._options.tokenizer)
-        if found is None:
-            raise InvalidRequest(f"there is no tokenizer {name!r}; there are: {', '.join(self._tokenizers)}")
-        return found
+        return tokenizer_of(self._tokenizers, name or self._options.tokenizer)
 
 
 def _reason(error: StorageTrouble | TimeoutError) -> str:

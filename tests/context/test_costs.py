@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from serve_app.context import quote
 from serve_app.context.costs import Costs, costs_by
-from serve_app.context.draft import RETRIEVED_TITLE, line_of, retrieved_piece
+from serve_app.context.counting import ENCODE_CHARS_MAX
+from serve_app.context.draft import BLANK, RETRIEVED_TITLE, line_of, retrieved_piece
 from serve_app.context.inputs import ContextInputs, Hit
 from serve_app.context.layout import DEFAULT_LAYOUT
 from serve_app.context.shorten import Excerpts
-from serve_app.context.tokens import ENCODE_CHARS_MAX, ENCODINGS, open_tokenizer
+from serve_app.context.tokens import ENCODINGS, open_tokenizer
 from serve_app.context.window import build_context
 from serve_app.core import Fact, Summary, Turn
 from serve_app.kept import Entry, Kept
@@ -187,7 +188,7 @@ def test_an_edited_turn_is_counted_anew(tokenizer):
         turn = Turn("t", "here", "user", text, 1, 0, 0, rev=len(text))
         inputs = ContextInputs(session="here", query="?", budget_tokens=500, now=1, turns=(turn,))
         built = build_context(inputs, DEFAULT_LAYOUT, tokenizer)
-        assert built.zones["recent"].tokens == 4 + tokenizer.count(text)
+        assert built.zones["recent"].tokens == 4 + tokenizer.count(text or BLANK)
 
 
 def test_kept_counts_decide_nothing(tokenizer):

