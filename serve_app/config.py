@@ -21,7 +21,9 @@ from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import open_embedders
 from serve_app.models.expand import ExpanderOptions
 from serve_app.models.multilingual import MULTILINGUAL
+from serve_app.models.summarise import CompressOptions
 from serve_app.models.weights import PACKAGED
+from serve_app.observe.costs import PriceOptions
 from serve_app.ports import Embedder
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
@@ -138,6 +140,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()
     expand: ExpanderOptions = ExpanderOptions()
+    compress: CompressOptions = CompressOptions()
+    prices: PriceOptions = PriceOptions()
     tokenizers: Annotated[dict[TokenizerName, str], Meta(max_length=CONFIGURED_TOKENIZERS_MAX)] = {}
     """Beside those that are built in: a name for requests, and a path or `tiktoken:` with an encoding."""
 

@@ -79,6 +79,15 @@ def bench_core(args: argparse.Namespace, key: Key) -> Measured:
     return Measured(result, report.table(result), missed, not broken and not result["left_behind"])
 
 
+def bench_compress(args: argparse.Namespace, key: Key) -> Measured:
+    from benchmarks import compress, core
+
+    options = compress.Options(args.share, args.repeats, args.replay, args.contexts, args.summary_tokens)
+    with Client(args.url, key()) as client:
+        result = compress.measure(client, args.data or core.GOLDEN, options)
+    return Measured(result, compress.table(result))
+
+
 def bench_scale(args: argparse.Namespace, key: Key) -> Measured:
     from benchmarks import scale, scale_table
 
@@ -101,6 +110,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Key], Measured]] = {
     "bench recall": bench_recall,
     "bench lexical": bench_lexical,
     "bench latency": bench_latency,
+    "bench compress": bench_compress,
     "bench core": bench_core,
     "bench scale": bench_scale,
     "bench large-user": bench_large_user,

@@ -32,6 +32,14 @@ learn also from memories of N conversations of one part: rankers for long memori
 conversation by itself"""
 QUERIES_HELP = "folder with conversations.jsonl and queries.jsonl"
 
+DIALOGUES_HELP = """\
+file of dialogues, or folder with constraints*.jsonl or conversations.jsonl; else the shipped data set"""
+CONTEXTS_HELP = """\
+also contexts for so long, with summaries made beside them and without in turn; needs an admin's key"""
+COMPRESS_FORM = """\
+Compresses dialogues by the service, again and again and in another order each time. Users that are written, with
+--replay and --contexts, are erased at the end."""
+
 SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
 LARGE_USER_PHASES = ("fill", "search", "restart", "exact")
 LARGE_USER_FORM = """\
@@ -62,6 +70,7 @@ def add_measuring(commands: Any) -> None:
     )
     _lexical(measured(lexical))
     _latency(measured(suites.add_parser("latency", help="how long one client waits")))
+    _compress(measured(suites.add_parser("compress", help="what summaries keep and cost", description=COMPRESS_FORM)))
     _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
     _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
     _large_user(suites.add_parser("large-user", help="what one very large user costs", description=LARGE_USER_FORM))
@@ -106,6 +115,18 @@ def _latency(command: argparse.ArgumentParser) -> None:
     command.add_argument("--turns", type=int, default=5_000, help="length of the long session")
     command.add_argument("--repeats", type=int, default=200, help="requests of each kind")
     command.set_defaults(command="bench latency")
+
+
+def _compress(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, metavar="FILE|DIR", help=DIALOGUES_HELP)
+    command.add_argument("--share", type=float, default=0.35, help="of a dialogue's tokens that its summary may take")
+    command.add_argument("--repeats", type=int, default=3, help="times that each dialogue is compressed")
+    command.add_argument(
+        "--replay", type=int, nargs="?", const=1_000, default=0, metavar="N", help="also one conversation of N turns"
+    )
+    command.add_argument("--contexts", type=float, default=0.0, metavar="SECONDS", help=CONTEXTS_HELP)
+    command.add_argument("--summary-tokens", type=int, default=600, help="what the service holds summaries under")
+    command.set_defaults(command="bench compress")
 
 
 def _core(command: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """What a tenant's administrator may decide at run time: named policies, each one frozen value with its defaults.
 
-`privacy`, `ttl`, `lifecycle` and `golden` belong to a tenant; `backup` belongs to the service, and only an operator
-sets it.
+`privacy`, `ttl`, `lifecycle`, `golden` and `summary` belong to a tenant; `backup` belongs to the service, and only an
+operator sets it.
 """
 
 from __future__ import annotations
@@ -72,6 +72,18 @@ class GoldenPolicy(Policy, frozen=True):
     log_searches: bool = False
 
 
+class SummaryPolicy(Policy, frozen=True):
+    """When summaries of sessions are made anew, how long they may be and how long they hold.
+
+    None: what the service is configured with.
+    """
+
+    every_turns: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    target_tokens: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    ttl_s: Annotated[int, Meta(ge=60, le=7 * DAY_S)] | None = None
+    max_age_s: Annotated[int, Meta(ge=1, le=DAY_S)] | None = None
+
+
 class BackupPolicy(Policy, frozen=True):
     """When the service backs itself up, and how long a backup stays, in seconds. Off without a `uri`."""
 
@@ -86,6 +98,7 @@ OF_TENANT: dict[str, type[Policy]] = {
     "ttl": TtlPolicy,
     "lifecycle": LifecyclePolicy,
     "golden": GoldenPolicy,
+    "summary": SummaryPolicy,
 }
 OF_SERVICE: dict[str, type[Policy]] = {"backup": BackupPolicy}
 

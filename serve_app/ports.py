@@ -251,6 +251,11 @@ class Summariser(Protocol):
         """About how many tokens of text one task may have: who has more asks several times."""
         ...
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it gives nothing at the moment; None where nothing is known against it."""
+        ...
+
     def summarise(self, task: SummaryTask, deadline_s: float) -> str:
         """Plain text. Raises SummariserFailed: down, slow, refused, of no use, left alone after faults.
 

@@ -30,12 +30,14 @@ from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.memory.apart import CompressorApart, Worker
 from serve_app.memory.compressing import Compressing
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.golden import GoldenSets
 from serve_app.memory.logged import SearchLog
+from serve_app.memory.measures import SummaryMeasures
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.pools import Pools
@@ -43,10 +45,12 @@ from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
+from serve_app.memory.sweep import SummarySweep
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
+from serve_app.models.summarise import open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
 from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
@@ -153,12 +157,29 @@ class Service:
         tokenizers = open_tokenizers(settings.tokenizers)
         tokenizer = tokenizer_of(tokenizers, settings.memory.tokenizer)
         self._pools = Pools.opened(settings.memory.threads, settings.memory.store_threads, opened)
-        encoders = self._open_encoders(embedders, identity.versions)
+        metrics = Metrics(settings.prices)
+        encoders = self._open_encoders(embedders, identity.versions, metrics)
         opened.callback(encoders.close)
-        metrics = Metrics()
         self._indexer = Indexer(encoders, meter=metrics)
-        compressor = Compressor()
-        self._refresher = Refresher(compressor, tokenizer, settings.memory.summary, self._clock)
+        summarisers = open_summarisers(settings.compress)
+        models = tuple(dict.fromkeys(one for one in summarisers if one is not None))
+        for model in models:
+            opened.callback(model.close)
+        compressor = Compressor(*summarisers)
+        making: Compressor | CompressorApart = compressor
+        if settings.memory.summary.apart and compressor.backend == "extractive":
+            making = CompressorApart(compressor, Worker(tokenizers=settings.tokenizers))
+            opened.callback(making.close)
+        self._measures = SummaryMeasures(making, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
+        self._refresher = Refresher(
+            making,
+            tokenizer,
+            settings.memory.summary,
+            self._clock,
+            policies,
+            metrics.summaries,
+            self._measures.made,
+        )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
@@ -201,7 +222,9 @@ class Service:
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
-        operator.watch(keys, policies, layouts, golden_files)
+        operator.watch(keys, policies, layouts, golden_files, models=models)
+        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
+            opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
         breakers = self._breakers(encoding, second)
         metrics.watch(Breakers(breakers))
@@ -234,11 +257,14 @@ class Service:
         opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
+        self._measures.start()
+        opened.callback(self._measures.close)
         duties: list[Duty] = [
             Expirer(self._clock, settings.fold.expire_every_s),
             WriteHits(noted),
             Demote(policies, self._clock, noted, topic_lengths),
             *more_duties,
+            SummarySweep(self._refresher, self._clock, settings.memory.summary.ttl_s),
             Archiver(),
         ]
         assert self._upkeep is not None
@@ -261,14 +287,16 @@ class Service:
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
         return FollowingOperator(self._writers, self._followers, self._pools.stores, encoders.query(WARM_UP))
 
-    def _open_encoders(self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion]) -> Encoders:
+    def _open_encoders(
+        self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion], metrics: Metrics
+    ) -> Encoders:
         """Those of the versions that the store has."""
         active = [embedder for embedder in embedders if embedder.version in stored]
         if self._queues_beside is not None:
             return Encoders(active, self._queues_beside())
         if self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
-        return Encoders(active)
+        return Encoders(active, spent=metrics.costs.embedded)
 
     def _show_first_key(self, keys: KeyFile) -> None:
         """A replica that shares its writer's keys makes none."""

@@ -116,6 +116,12 @@ class Client:
     def backups(self) -> list[Json]:
         return list(self._send("/v1/admin/backups", {}, "GET")["backups"])
 
+    def policy(self, name: str) -> Json:
+        return dict(self._send(f"/v1/admin/policies/{quote(name)}", {}, "GET")["policy"])
+
+    def put_policy(self, name: str, policy: Json) -> None:
+        self._send(f"/v1/admin/policies/{quote(name)}", policy, "PUT")
+
     def tune_layout(self, name: str, shares: Mapping[str, int], when: Json | None = None) -> Json:
         """Set a layout of the key's tenant: percents for all six zones, and the requests that it is meant for.
 

@@ -16,7 +16,10 @@ MISSES_MAX = 32
 """Parts in a row that do not fit, after which the text is full."""
 
 FIT_ROUNDS_MAX = 4
-"""Times that a choice is made again for fewer tokens because joined parts cost more than their sum."""
+"""Times that a choice is made for another number of tokens, since joined parts cost more or less than their sum."""
+
+LEFT_OVER_MAX = 6
+"""Tokens that a choice may leave over."""
 
 NO_TURN = -1
 """The seq of a line that quotes no single turn: no turn has it."""
@@ -63,15 +66,27 @@ class Composition(NamedTuple):
 
 def composed(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> Composition:
     """As many of the best parts as fit; where not even one does, the beginning of the best."""
+    lines = _fitting(best_first, target, tokenizer)
+    if not lines:
+        lines = {line: tokenizer.truncate(text, target) for line, text in _lines(best_first[:1]).items()}
+    return _composition(lines, best_first, tokenizer)
+
+
+def _fitting(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> dict[Line, str]:
+    """What a choice leaves over, since joined parts cost less than their sum, is given to the next; what it exceeds
+    the target by is taken from it.
+    """
+    fitting: dict[Line, str] = {}
     room = target
     for _ in range(FIT_ROUNDS_MAX):
         lines = _lines(_chosen(best_first, room, tokenizer.count))
-        excess = tokenizer.count("\n".join(lines.values())) - target
-        if lines and excess <= 0:
-            return _composition(lines, best_first, tokenizer)
-        room -= max(excess, 1)
-    cut = {line: tokenizer.truncate(text, target) for line, text in _lines(best_first[:1]).items()}
-    return _composition(cut, best_first, tokenizer)
+        left = target - tokenizer.count("\n".join(lines.values()))
+        if lines and left >= 0:
+            fitting = lines
+        if (left < 0 and fitting) or 0 <= left < LEFT_OVER_MAX:
+            break
+        room += left or -1
+    return fitting
 
 
 def as_quoted(parts: Iterable[Part], quotes: Sequence[Part]) -> list[Part]:

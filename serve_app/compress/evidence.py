@@ -36,7 +36,7 @@ LOOP_WORDS_MIN, LOOP_SHARE = 12, 0.4
 """A sentence of so many words of which fewer are distinct goes round in circles."""
 
 _FENCE: Final = re.compile(r"^[ \t]*`{3,}.*$", re.MULTILINE)
-_LEAD: Final = re.compile(r"^\W{0,4}\d{4}-\d\d-\d\d [^:]{1,80}: ")
+_LEAD: Final = re.compile(r"^\W{0,4}(?:\d{4}-)?\d\d-\d\d [^:]{1,80}: ")
 """Of a line of the source."""
 
 _MARK: Final = re.compile(

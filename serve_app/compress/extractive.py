@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from serve_app.compress.composing import Line, Part
 from serve_app.compress.ledger import Reading
@@ -21,15 +21,17 @@ EXTRACTIVE_VERSION = "extractive-2"
 NEWNESS_WORTH = 0.5
 """What the newest statement has over the oldest: enough to settle near ties."""
 
+MONTH_AT = len("2023-")
 _SPACE = re.compile(r"\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def quotes(turns: Sequence[Turn], reading: Reading) -> tuple[list[Part], list[Part]]:
     """What binds, and what else may be quoted, each best first; of equal texts only the best placed."""
+    year = year_of(turns)
     best_first = list(_distinct(_by_worth(turns, reading)))
-    binding = [_part(turns, one) for one in best_first if one.verdict == "active"]
-    return binding, [_part(turns, one) for one in best_first if one.verdict != "active"]
+    binding = [_part(turns[one.turn], one, year) for one in best_first if one.verdict == "active"]
+    return binding, [_part(turns[one.turn], one, year) for one in best_first if one.verdict != "active"]
 
 
 def _distinct(statements: Iterable[Statement]) -> Iterator[Statement]:
@@ -55,16 +57,25 @@ def _of_an_exchange(turn: Turn) -> bool:
     return bool(turn.role == "tool" or turn.tool_calls or turn.tool_call_id)
 
 
-def _part(turns: Sequence[Turn], one: Statement) -> Part:
-    turn = turns[one.turn]
+def _part(turn: Turn, one: Statement, year: int) -> Part:
     space = _SPACE.match(turn.text, one.end)
     after = space.end() if space else one.end
     line = Line(one.turn, True, turn.seq)
-    return Part(line, one.start, after, " " if after > one.end else "", " ".join(one.text.split()), lead(turn))
+    return Part(line, one.start, after, " " if after > one.end else "", " ".join(one.text.split()), lead(turn, year))
 
 
-def lead(turn: Turn, speaker: str | None = None) -> str:
-    """Date (where the speaker was) and speaker."""
+def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> str:
+    """Date (where the speaker was) and speaker; of a date in this year month and day, which are half as many tokens."""
     name = speaker or turn.speaker or turn.tool_name or turn.role
-    local = _EPOCH + timedelta(microseconds=turn.created_at, minutes=turn.offset_minutes)
-    return f"{local.date().isoformat()} {' '.join(name.split())}:"
+    said_on = _local_date(turn)
+    day = said_on.isoformat()[MONTH_AT:] if said_on.year == year else said_on.isoformat()
+    return f"{day} {' '.join(name.split())}:"
+
+
+def year_of(turns: Sequence[Turn]) -> int:
+    """The year that lines leave out: that of the newest turn."""
+    return _local_date(turns[-1]).year
+
+
+def _local_date(turn: Turn) -> date:
+    return (_EPOCH + timedelta(microseconds=turn.created_at, minutes=turn.offset_minutes)).date()

@@ -27,6 +27,9 @@ ENTRY_CHARS_MAX = 240
 _LOOSE = " \t\n,;:，、；："
 """Ends of clauses that mean nothing on their own."""
 
+_BRACKETS = "{}[]"
+"""Of data a member is quoted, not what stands around it."""
+
 _ENTRY: tuple[Verdict, ...] = ("active", "superseded")
 
 
@@ -71,7 +74,17 @@ def _statement(turns: Sequence[Turn], parts: Sequence[Clause], judged: Judged, f
     verdict: Verdict = "active" if number in folded.promoted else judged.verdicts[number]
     verdict = verdict if end is None else "superseded"
     text = turns[part.turn].text[part.start : part.end]
-    return Statement(part.turn, part.start, part.end, text, part.sentence, verdict, judged.worths[number], end)
+    return Statement(
+        part.turn,
+        part.start,
+        part.end,
+        text,
+        part.sentence,
+        verdict,
+        judged.worths[number],
+        end,
+        "lasting" in part.signals,
+    )
 
 
 def _joined(turns: Sequence[Turn], run: Statement | None, one: Statement) -> Statement | None:
@@ -81,7 +94,9 @@ def _joined(turns: Sequence[Turn], run: Statement | None, one: Statement) -> Sta
         return None
     text = turns[run.turn].text[run.start : one.end]
     worth = max(run.worth, one.worth)
-    return Statement(run.turn, run.start, one.end, text, run.sentence, run.verdict, worth, run.ended_by)
+    return Statement(
+        run.turn, run.start, one.end, text, run.sentence, run.verdict, worth, run.ended_by, run.lasting or one.lasting
+    )
 
 
 def _entries(turns: Sequence[Turn], statements: Sequence[Statement]) -> tuple[Constraint, ...]:
@@ -94,4 +109,6 @@ def _entries(turns: Sequence[Turn], statements: Sequence[Statement]) -> tuple[Co
 def _entry(turns: Sequence[Turn], one: Statement) -> Constraint:
     turn = turns[one.turn]
     by = None if one.ended_by is None else turns[one.ended_by].seq
-    return Constraint(one.text.strip(_LOOSE), turn.id, turn.seq, "active" if by is None else "superseded", by)
+    lasting = one.lasting and by is None and turn.role == "user"
+    text = one.text.strip(_LOOSE + _BRACKETS if turn.role == "tool" else _LOOSE)
+    return Constraint(text, turn.id, turn.seq, "active" if by is None else "superseded", by, lasting)

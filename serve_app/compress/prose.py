@@ -13,7 +13,7 @@ from itertools import zip_longest
 from serve_app.compress.chunks import chunks, tokens_of
 from serve_app.compress.composing import NO_TURN, Line, Part, composed, whole
 from serve_app.compress.drafting import Chunk, Draft, Sentences, Stage, calibrated, drafted, merged, within
-from serve_app.compress.extractive import lead
+from serve_app.compress.extractive import lead, year_of
 from serve_app.compress.ledger import Reading
 from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import Segment
@@ -80,7 +80,9 @@ class Writing:
         self, turns: Sequence[Turn], span: Segment, reading: Reading, parts: Sequence[Part], tokens: int
     ) -> Chunk:
         """Of turns that are larger than a window, what is most worth keeping."""
-        mine = [part for part in parts if span.first <= part.line.turn < span.end]
+        mine = [
+            part._replace(lead=lead(turns[part.line.turn])) for part in parts if span.first <= part.line.turn < span.end
+        ]
         if not mine:
             return Chunk(span.first, "", (), ())
         fits = sum(map(tokens_of, turns[span.first : span.end])) <= tokens
@@ -121,9 +123,10 @@ class Writing:
 
 
 def _in_turn(turns: Sequence[Turn], drafts: Sequence[Draft]) -> Iterator[Part]:
+    year = year_of(turns)
     parts = [
         [
-            Part(Line(draft.turn, False, NO_TURN), at, at + 1, " ", sentence, lead(turns[draft.turn], SPEAKER))
+            Part(Line(draft.turn, False, NO_TURN), at, at + 1, " ", sentence, lead(turns[draft.turn], year, SPEAKER))
             for at, sentence in enumerate(draft.sentences)
         ]
         for draft in drafts

@@ -15,6 +15,9 @@ from serve_app.core import Turn
 LIVE_WORTH_MIN = 1.0
 """Of less worth nothing is replaced, unless the assistant takes it down."""
 
+NEAR_CLAUSES = 8
+"""Clauses before and after whose words stand near."""
+
 CHANGES = frozenset(("change", "replacement", "withdrawal"))
 
 _BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
@@ -66,7 +69,7 @@ class Scene:
     def says_something(self, number: int) -> bool:
         """Whether what replaced another is worth an entry: not a mere `never mind`."""
         clause = self.clauses[number]
-        return bool(clause.values) or ("withdrawal" not in clause.signals and len(clause.words) > 1)
+        return bool(clause.values) or len(clause.words) > (2 if "withdrawal" in clause.signals else 1)
 
     def falls_with(self, old: int) -> Iterator[int]:
         """The clause and what of its sentence says nothing without it."""
@@ -100,9 +103,12 @@ class Scene:
         """The words around a clause: of its turn, of what it answers, of how it is taken; and its kinds of values."""
         clause = self.clauses[number]
         heard = self.judged.heard[clause.turn]
-        kinds = (value.kind for value in clause.values)
+        around = (one for one in self.clauses[max(0, number - NEAR_CLAUSES) : number + NEAR_CLAUSES + 1])
+        words = (one.words for one in around if one.turn == clause.turn)
         told = self._turn_words[clause.turn - 1] if self.told_before(number) else _NO_WORDS
-        return heard.words.union(self._turn_words[clause.turn], heard.asked_words, kinds, told) - clause.words
+        return (
+            heard.words.union(*words, heard.asked_words, (value.kind for value in clause.values), told) - clause.words
+        )
 
     def change(self, number: int) -> dict[str, float]:
         """How much a clause sounds like a change, and is taken for one."""

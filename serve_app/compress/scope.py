@@ -99,7 +99,7 @@ class _People:
             if "participant" in clause.signals and not absent:
                 self._part |= named
                 running = False
-            elif "third_person" in clause.signals:
+            elif "third_person" in clause.signals or (absent and clause.who and "own" not in clause.signals):
                 running = absent or not (named & self._part or self._matters(sentence[place:], named))
             elif {"own", "directive", "instructs"} & clause.signals:
                 running = False
@@ -117,12 +117,15 @@ class _People:
         """Whether what is said of somebody is a reason for what the speaker then asks, or their word a rule."""
         if not named:
             return False
+        called = "literal" in run[0].signals and bool(run[0].values)
         reported = "reports" in run[0].signals and any(
             {"change", "replacement", "binds"} & clause.signals for clause in run
         )
         later = [clause for clause in run[1:] if "third_person" not in clause.signals]
-        if reported or any(
-            {"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later
+        if (
+            called
+            or reported
+            or any({"binds", "therefore", "instructs", "directive", "change"} & clause.signals for clause in later)
         ):
             self._part |= named
             return True

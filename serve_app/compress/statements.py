@@ -1,4 +1,4 @@
-"""Turns as statements: clauses with what they say, read by the cue tables of their language. Pure, linear in the text."""
+"""Turns as statements: clauses with what they say, read by the cue tables of their language. Pure, linear in text."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from serve_app.kept import Entry, Kept
 
 CLAUSE_CHARS_MAX = 400
 """A longer run without a border is cut: one endless line must not be all or nothing."""
+
+CLAUSES_A_TURN_MAX = 1_000
+"""Of a longer turn the middle is not read for cues: it is plain."""
 
 TURNS_KEPT_MAX = 20_000
 """Turns whose clauses are kept in memory, about 2 kB each."""
@@ -41,9 +44,19 @@ _JSON_END = re.compile(r"(?<=[\]}0-9\"el]),(?=\s*[\"{\[])|[\r\n]+")
 
 
 SIGNALS = tuple(
-    field.name for field in msgspec.structs.fields(Cues) if field.type == re.Pattern[str] and field.name != "clause_end"
+    field.name
+    for field in msgspec.structs.fields(Cues)
+    if field.type == re.Pattern[str] and field.name not in ("clause_end", "figures")
 )
 """What the cues may say of a clause: the names of their patterns."""
+
+_SIGNALS_OF_USER = tuple(
+    name for name in SIGNALS if name not in ("acknowledged", "changed", "dismissed", "confirm_request", "figures")
+)
+
+_SAYS = re.compile(r"[^\W_]")
+
+_OF_FIGURES = frozenset(("money", "percent", "size", "duration", "code", "count", "number"))
 
 
 class Value(NamedTuple):
@@ -86,6 +99,8 @@ class Statement(msgspec.Struct, frozen=True):
     """To compare statements of one conversation with; higher is kept first."""
     ended_by: int | None = None
     """Number of the turn that replaced or withdrew it."""
+    lasting: bool = False
+    """It says of itself that it binds beyond this conversation: an allergy, a name, `never`, `from now on`."""
 
     @property
     def kept(self) -> bool:
@@ -108,10 +123,16 @@ def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
     """The clauses of one turn, as if it were the only one."""
     text = turn.text
     tables = cues_for(text)
-    return tuple(
-        _clause(sentence, text, start, end, tables)
+    names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
+    spans = [
+        (sentence, start, end)
         for sentence, (begin, stop) in enumerate(_sentences(text, turn.role == "tool"))
         for start, end in _clauses(text, begin, stop, tables)
+    ]
+    passed = range(CLAUSES_A_TURN_MAX // 2, len(spans) - CLAUSES_A_TURN_MAX // 2)
+    return tuple(
+        _clause(sentence, text, start, end, () if place in passed else tables, names)
+        for place, (sentence, start, end) in enumerate(spans)
     )
 
 
@@ -128,11 +149,13 @@ class _Read(Entry[Turn]):
 _TURNS: Kept[Turn, _Read] = Kept(_Read, TURNS_KEPT_MAX // 2)
 
 
-def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cues]) -> Clause:
+def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cues], names: Sequence[str]) -> Clause:
     folded = fold(text[start:end])
-    signals = frozenset(name for name in SIGNALS for cues in tables if getattr(cues, name).search(folded))
+    if not _SAYS.search(folded):
+        return Clause(0, sentence, start, end, folded, frozenset(), (), frozenset(), "")
+    signals = frozenset(name for name in names for cues in tables if getattr(cues, name).search(folded))
     values = tuple(dict.fromkeys(value for cues in tables for value in values_of(folded, cues)))[:VALUES_MAX]
-    words = frozenset().union(*(cues.words(folded) for cues in tables))
+    words: frozenset[str] = frozenset().union(*(cues.words(folded) for cues in tables))
     return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
 
 
@@ -148,14 +171,18 @@ def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
 def values_of(folded: str, cues: Cues) -> Iterator[Value]:
     """The values of folded text; of overlapping ones the first in the order of the table."""
     taken: list[tuple[int, int]] = []
+    figures = cues.figures.search(folded) is not None
     for kind, pattern in cues.values:
+        if not figures and kind in _OF_FIGURES:
+            continue
         for found in pattern.finditer(folded):
             if any(start < found.end() and found.start() < end for start, end in taken):
                 continue
             taken.append(found.span())
             groups = found.groupdict()
             unit = (groups.get("unit") or "").strip()
-            yield Value(kind, cues.units.get(unit, unit), cues.number(groups.get("n") or found[0]))
+            amount = cues.number(groups.get("n") or found[0])
+            yield Value(kind or found.lastgroup or "", cues.units.get(unit, unit), amount)
 
 
 def _sentences(text: str, data: bool) -> Iterator[tuple[int, int]]:

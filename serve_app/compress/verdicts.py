@@ -20,8 +20,11 @@ ACTIVE_FROM = 2.8
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
 
+SAYS_WORDS_MIN = 2
+"""Content words of a yes that says something of its own."""
+
 _STRONG = frozenset(("binds", "implicit", "refusal"))
-_WEAK = frozenset(("question", "small_talk", "past"))
+_WEAK = frozenset(("question", "small_talk"))
 
 
 class Judged(NamedTuple):
@@ -55,14 +58,27 @@ def judged(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Judged:
 def _plain(clause: Clause, worth: float, said: bool) -> Verdict:
     """A clause that says must or never binds however the assistant takes it."""
     signals = clause.signals
-    strong = bool(_STRONG & signals)
-    if said and (worth >= ACTIVE_FROM or (strong and not _WEAK & signals)):
-        return "soft" if "soft" in signals and not strong else "active"
+    said = said and not ("confirmation" in signals and not clause.values and len(clause.words) < SAYS_WORDS_MIN)
+    strong = _says_so(clause)
+    if said and (worth >= ACTIVE_FROM or strong):
+        return "soft" if "soft" in signals and not _STRONG & signals else "active"
     if "soft" in signals:
         return "soft"
     if "question" in signals:
         return "question"
     return "small_talk" if "small_talk" in signals else "plain"
+
+
+def _says_so(clause: Clause) -> bool:
+    """Whether its words alone bind. What somebody is or has binds, and be it told of yesterday."""
+    signals = clause.signals
+    if _WEAK & signals:
+        return False
+    return (
+        "implicit" in signals
+        or bool(_STRONG & signals and "past" not in signals)
+        or ("literal" in signals and bool(clause.values))
+    )
 
 
 def _agreed(turns: Sequence[Turn], clauses: Sequence[Clause]) -> frozenset[int]:

@@ -6,6 +6,7 @@ What is taken down or repeated binds more likely than what is laughed off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -45,6 +46,12 @@ WORTHS = {
 """What each signal adds to the worth of a clause: the weights of a logistic regression on labelled dialogues in Chinese
 and English, rounded."""
 
+SIGNAL_SETS_MAX = 4_096
+"""Sets of signals whose sum is kept."""
+
+_HEARD = frozenset(("acknowledged", "changed"))
+"""Told of a clause by its reply, not by its own words."""
+_PLEASANT = frozenset(("small_talk",))
 _STRONG = frozenset(("binds", "implicit", "literal"))
 
 BRIEF_BYTES_MAX = 42
@@ -73,10 +80,7 @@ class Heard(NamedTuple):
     briefly: bool = False
     unheard: bool = False
     asked_words: frozenset[str] = frozenset()
-
-    @property
-    def amounts(self) -> frozenset[str]:
-        return frozenset(value.amount for value in self.values)
+    amounts: frozenset[str] = frozenset()
 
 
 def heard(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Mapping[int, Heard]:
@@ -94,16 +98,18 @@ def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: i
     if reply and reply[-1].end > NEAR_CHARS_MAX:
         reply = reply[:1]
     signals = frozenset().union(*(clause.signals for clause in reply[:2]))
+    values = tuple(value for clause in reply for value in clause.values)
     return Heard(
         "acknowledged" in signals,
         "changed" in signals,
         any("dismissed" in clause.signals for clause in reply),
         asked,
         frozenset().union(*(clause.words for clause in reply)),
-        tuple(value for clause in reply for value in clause.values),
+        values,
         bool(reply) and sum(len(clause.folded.encode()) for clause in reply) <= BRIEF_BYTES_MAX,
         not reply,
         frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),
+        frozenset(value.amount for value in values),
     )
 
 
@@ -111,26 +117,33 @@ def _assistant(turns: Sequence[Turn], number: int) -> bool:
     return 0 <= number < len(turns) and turns[number].role == "assistant"
 
 
-def signals_of(turn: Turn, clause: Clause, heard: Heard, sentence: Sequence[Clause]) -> dict[str, int]:
-    """What counts for the worth of a clause, and how often."""
-    counts = {signal: 1 for signal in clause.signals if signal in WORTHS and signal not in ("acknowledged", "changed")}
-    amounts = {value.amount for value in clause.values}
-    counts["value"] = len(clause.values)
-    counts["exact"] = sum(value.kind in EXACT for value in clause.values)
-    counts["repeated"] = len(amounts & heard.amounts)
-    counts["echoed"] = len(clause.words & heard.words)
-    counts["acknowledged"] = int(heard.acknowledged)
-    counts["changed"] = int(heard.changed)
-    counts["briefly"] = int(heard.briefly)
-    counts["unheard"] = int(heard.unheard)
-    counts["answers"] = int(heard.asked)
-    counts["data"] = int(turn.role == "tool")
-    counts["beside"] = int(any(_STRONG & other.signals for other in sentence if other is not clause))
-    counts["asks"] = int("question" in sentence[-1].signals and sentence[-1] is not clause)
-    return {signal: min(count, COUNTED_MAX.get(signal, 1)) for signal, count in counts.items() if count}
+def signs_of(turn: Turn, clause: Clause, heard: Heard, sentence: Sequence[Clause]) -> dict[str, int]:
+    """What counts for the worth of a clause beside its own signals, and how often."""
+    last = sentence[-1]
+    signs = {
+        "value": min(len(clause.values), COUNTED_MAX["value"]),
+        "exact": min(sum(value.kind in EXACT for value in clause.values), COUNTED_MAX["exact"]),
+        "repeated": clause.values != () and any(value.amount in heard.amounts for value in clause.values),
+        "echoed": min(len(clause.words & heard.words), COUNTED_MAX["echoed"]),
+        "acknowledged": heard.acknowledged,
+        "changed": heard.changed,
+        "briefly": heard.briefly,
+        "unheard": heard.unheard,
+        "answers": heard.asked,
+        "data": turn.role == "tool",
+        "beside": last is not sentence[0] and any(_STRONG & one.signals for one in sentence if one is not clause),
+        "asks": last is not clause and "question" in last.signals,
+    }
+    return {sign: count for sign, count in signs.items() if count}
 
 
 def worth(turn: Turn, clause: Clause, heard: Heard, sentence: Sequence[Clause]) -> float:
     """To compare clauses of a conversation with; higher is kept first."""
-    counts = signals_of(turn, clause, heard, sentence)
-    return round(ROLE_WORTH[turn.role] + sum(WORTHS[signal] * counts[signal] for signal in sorted(counts)), 4)
+    signs = signs_of(turn, clause, heard, sentence)
+    own = _of_signals(clause.signals - _PLEASANT if clause.values else clause.signals)
+    return round(ROLE_WORTH[turn.role] + own + sum(WORTHS[sign] * signs[sign] for sign in signs), 4)
+
+
+@lru_cache(SIGNAL_SETS_MAX)
+def _of_signals(signals: frozenset[str]) -> float:
+    return sum(WORTHS[signal] for signal in sorted(signals - _HEARD) if signal in WORTHS)

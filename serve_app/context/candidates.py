@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from serve_app.context.costs import Costs, Frame, Line
-from serve_app.context.draft import RETRIEVED_TITLE, fact_record, line_of, note_record
+from serve_app.context.draft import RETRIEVED_TITLE, fact_record, line_of, note_record, standing_record
 from serve_app.context.exchanges import Exchange, TurnKey, any_linked, key_of, linked, partition
 from serve_app.context.inputs import LEVEL_ZONES, ContextInputs
 from serve_app.context.layout import Zone
@@ -38,6 +38,8 @@ class FactLine(msgspec.Struct, frozen=True):
     stored: bool
     record: Record
     planned: int
+    binding: bool = False
+    """What a turn said, in place of a fact: these come last, behind those that are sent along."""
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -116,6 +118,9 @@ def _live_facts(inputs: ContextInputs, costs: Costs, dropped: list[Dropped]) -> 
             dropped.append(Dropped("facts", fact.key, "expired"))
         else:
             lines.append(_fact_line(fact, costs))
+    for one in inputs.standing:
+        record = standing_record(one)
+        lines.append(FactLine(one.turn_id, True, record, costs.planned(record), binding=True))
     return Facts(tuple(lines), mark_of([line.record for line in lines]))
 
 

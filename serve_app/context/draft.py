@@ -14,6 +14,7 @@ import msgspec
 from serve_app.context import quote
 from serve_app.context.costs import Costs, Frame, Line
 from serve_app.context.exchanges import Call, Exchange, announced, linked
+from serve_app.context.inputs import Standing
 from serve_app.context.layout import Zone
 from serve_app.context.quote import Record
 from serve_app.context.tokens import MESSAGE_OVERHEAD_TOKENS, compact_json
@@ -101,6 +102,10 @@ def _quotable(turn: Turn) -> str:
 
 def fact_record(fact: Fact) -> Record:
     return Record(f"{quote.moment(fact.written_at)[:10]}, {fact.key}:", fact.value)
+
+
+def standing_record(one: Standing) -> Record:
+    return Record(f"{quote.moment(one.said_at)[:10]}, said in session {one.session}:", one.text)
 
 
 def note_record(note: str) -> Record:

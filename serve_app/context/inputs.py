@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from serve_app.context.layout import ZONES, Zone
-from serve_app.core import Degradation, Fact, Level, Summary, Tier, Turn
+from serve_app.core import Degradation, Fact, Level, Summary, Tier, Turn, mark_of_entry
 
 Format = Literal["openai", "anthropic", "text"]
 
@@ -44,6 +44,20 @@ class Hit(msgspec.Struct, frozen=True):
     tier: Tier
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """What binds the user for good: a literal span of the turn `seq` of `session`, and when that was said."""
+
+    text: str
+    session: str
+    turn_id: str
+    seq: int
+    said_at: int
+
+    @property
+    def mark(self) -> str:
+        return mark_of_entry(self.seq, self.text)
+
+
 class ContextInputs(msgspec.Struct, frozen=True, kw_only=True):
     """State and request of one context.
 
@@ -60,6 +74,8 @@ class ContextInputs(msgspec.Struct, frozen=True, kw_only=True):
     now: int
     system: str | None = None
     facts: tuple[Fact, ...] = ()
+    standing: tuple[Standing, ...] = ()
+    """Most important first; shown after facts and notes."""
     notes: tuple[str, ...] = ()
     summary: Summary | None = None
     turns: tuple[Turn, ...] = ()

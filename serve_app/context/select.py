@@ -248,12 +248,12 @@ def _choose_facts(facts: Facts, tokens: int, costs: Costs) -> tuple[tuple[FactLi
         if spent + cost <= tokens:
             spent += cost
             chosen.append(line)
-    return tuple(sorted(chosen, key=lambda line: not line.stored)), spent if chosen else 0
+    return tuple(sorted(chosen, key=lambda line: (line.binding, not line.stored))), spent if chosen else 0
 
 
 def _dropped_facts(facts: Facts, chosen: tuple[FactLine, ...]) -> list[Dropped]:
-    shown = {(line.stored, line.id) for line in chosen}
-    return [Dropped("facts", line.id, "budget") for line in facts.lines if (line.stored, line.id) not in shown]
+    shown = set(map(id, chosen))
+    return [Dropped("facts", line.id, "budget") for line in facts.lines if id(line) not in shown]
 
 
 def _dropped_summary(summary: Summary | None, new: Excerpt | None, shown: Summary | None) -> list[Dropped]:

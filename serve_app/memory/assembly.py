@@ -13,7 +13,7 @@ import msgspec
 
 from serve_app.context.candidates import Dropped
 from serve_app.context.exchanges import any_linked, linked
-from serve_app.context.inputs import ContextInputs
+from serve_app.context.inputs import ContextInputs, Standing
 from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
 from serve_app.core import Degradation, Fact, Level, Summary, Turn
@@ -56,7 +56,7 @@ class Assembled(msgspec.Struct, frozen=True):
     inputs: ContextInputs
     seq: int
     older: Older = Older()
-    summary_expired: bool = False
+    summary_due: bool = False
     found: tuple[Found, ...] = ()
     search: Answer = Answer([], asked=frozenset())
 
@@ -75,7 +75,7 @@ class Answered(msgspec.Struct, frozen=True):
 
     context: Context
     seq: int
-    summary_expired: bool
+    summary_due: bool
     found: tuple[Found, ...]
     search: Answer
 
@@ -100,7 +100,7 @@ def answer(
     stages.mark_two("retrieve", "rerank", state.search.second_s)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("pack")
-    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
 
 def assemble(
@@ -140,7 +140,7 @@ def smaller_answer(
         state = _sent_alone(shard, request, (*reasons, f"store: {error.reason}"), moment)
     context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
     stages.mark("smaller")
-    return Answered(context, state.seq, state.summary_expired, state.found, state.search)
+    return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
 
 def _of_tail(shard: Shard, owner: str, request: ContextRequest, reasons: tuple[str, ...], moment: Moment) -> Assembled:
@@ -215,7 +215,7 @@ def _state(
     shard: Shard, block: Block, request: ContextRequest, as_of: int | None, moment: Moment
 ) -> tuple[Memories, tuple[Turn, ...]]:
     """What is remembered, and the conversation: the session's turns, or those that the caller sent along."""
-    state = reading.memories(shard, block, request.session, as_of, moment.expiry)
+    state = reading.memories(shard, block, request.session, as_of, moment.expiry, request.whole_user, request.notes)
     return state, state.turns if request.history is None else _sent(request, moment)
 
 
@@ -234,12 +234,13 @@ def _assembled(
         moment,
         degradation,
         facts=state.facts,
+        standing=state.standing,
         summary=state.summary,
         turns=turns,
         hits=found,
         partners=partners.turns,
     )
-    return Assembled(inputs, state.seq, state.older, state.summary_expired, found, answer)
+    return Assembled(inputs, state.seq, state.older, state.summary_due, found, answer)
 
 
 def _once(*reasons: str) -> tuple[str, ...]:
@@ -290,6 +291,7 @@ def _inputs(
     degradation: Degradation,
     *,
     facts: tuple[Fact, ...] = (),
+    standing: tuple[Standing, ...] = (),
     summary: Summary | None = None,
     turns: tuple[Turn, ...],
     hits: tuple[Found, ...] = (),
@@ -303,6 +305,7 @@ def _inputs(
         now=moment.now,
         system=request.system,
         facts=facts,
+        standing=standing,
         notes=request.notes,
         summary=summary,
         turns=turns,

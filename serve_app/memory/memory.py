@@ -32,6 +32,7 @@ from serve_app.layouts import Layouts
 from serve_app.memory import entities, reading
 from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, smaller_answer
 from serve_app.memory.deadlines import Plan, Shares
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.entities import EntityPage
 from serve_app.memory.expansion import (
@@ -49,7 +50,7 @@ from serve_app.memory.layouts import MOMENT_UNKNOWN, LayoutsThen, choose, layout
 from serve_app.memory.pools import Pools, Reads
 from serve_app.memory.reading import SessionLine, SessionPage, living
 from serve_app.memory.redacting import Redacting
-from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.requests import (
     Appended,
@@ -377,6 +378,7 @@ class Memory:
         self._retrievals.gave("search", degradation)
         receipt = Receipt(shard.number, shard.applied_seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms)
         words, window = understood.keywords, understood.window
         drawn = understood.drawn_from
         return SearchAnswer(found, query, words, window, degradation, receipt, answer.explained, drawn)
@@ -435,10 +437,11 @@ class Memory:
         self._retrievals.gave("context", made.context.degradation)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
-        if request.session is not None and made.summary_expired:
-            self._refresher.ask(shard, owner.key, request.session)
+        if request.session is not None and made.summary_due:
+            self._refresher.read(shard, owner.key, request.session)
         as_of = Receipt(shard.number, made.seq)
         stages.mark("return")
+        self._retrievals.took_time(stages.ms, made.context.total_tokens)
         return ContextAnswer(
             context=made.context,
             found=made.found,

@@ -14,6 +14,7 @@ from serve_app.breaker import Breaker, State
 from serve_app.errors import InvalidRequest, ReadOnlyReplica, StorageTrouble
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.requests import ShardStats, Trouble
+from serve_app.ports import Summariser
 from serve_app.stores.log import Damage
 from serve_app.write.commit import ShardWriter
 from serve_app.write.housekeeping import Housekeeper
@@ -51,11 +52,12 @@ class Operator(ABC):
         self._pool = pool
         self._warm = warm
         self._files: Sequence[File] = ()
+        self._models: Sequence[Summariser] = ()
         self._breakers: Callable[[], Sequence[Breaker]] = tuple
 
-    def watch(self, *files: File) -> None:
-        """Tell of these files, too."""
-        self._files = files
+    def watch(self, *files: File, models: Sequence[Summariser] = ()) -> None:
+        """Tell of these files and models, too."""
+        self._files, self._models = files, models
 
     def watch_breakers(self, breakers: Callable[[], Sequence[Breaker]]) -> None:
         """Tell of those that are not closed, too."""
@@ -75,6 +77,11 @@ class Operator(ABC):
         ]
         found += [
             Trouble("files", f"{file.trouble}; what was read before counts") for file in self._files if file.trouble
+        ]
+        found += [
+            Trouble("compressor", f"{model.name}: {model.trouble}; summaries are made without it")
+            for model in self._models
+            if model.trouble
         ]
         found += [
             Trouble("breaker", f"{breaker.name}: {BREAKER_TELLS[breaker.state]}")

@@ -16,9 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from serve_app.context.exchanges import announced
+from serve_app.context.inputs import Standing
 from serve_app.core import Fact, Owner, Summary, Turn
 from serve_app.errors import StorageTrouble
+from serve_app.memory.due import near_end
 from serve_app.memory.requests import AsOf
+from serve_app.memory.standing import standing
 from serve_app.records import TurnPut, TurnsMoved
 from serve_app.retrieve.warm import Unfolded
 from serve_app.stores.block import Block, SessionIndex
@@ -80,10 +83,12 @@ class Memories(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...]
     older: Older
     facts: tuple[Fact, ...]
+    standing: tuple[Standing, ...]
     summary: Summary | None
     changed_since: bool
     """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
-    summary_expired: bool
+    summary_due: bool
+    """The session has no summary, or one near its end, in its newest state."""
     reasons: tuple[str, ...] = ()
     """Why some turns may lack."""
 
@@ -223,8 +228,16 @@ def _arrived_at(shard: Shard, block: Block, seq: int) -> int:
     return found[0].arrived_at if found else 0
 
 
-def memories(shard: Shard, block: Block, session: str | None, as_of: int | None, now: int) -> Memories:
-    """What a context of this session is built from."""
+def memories(
+    shard: Shard,
+    block: Block,
+    session: str | None,
+    as_of: int | None,
+    now: int,
+    whole_user: bool = True,
+    notes: Sequence[str] = (),
+) -> Memories:
+    """What a context of this session is built from; `whole_user`: with what binds in other sessions, too."""
     with block.lock:
         seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
         index = block.sessions.get(session) if session is not None else None
@@ -233,10 +246,13 @@ def memories(shard: Shard, block: Block, session: str | None, as_of: int | None,
         older = _outside_window(index, block, window, seq) if index else Older()
         summary = block.summary_at(session, seq) if session is not None else None
         changed = block.changed_seq > seq
+        due = seq == block.applied_seq and index is not None and (summary is None or near_end(summary, now))
+        told = facts(block, seq, now)
+        binding = standing(block, session, whole_user, seq, told, notes)
     newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
-    return Memories(seq, turns, older, facts(block, seq, now), None if expired else summary, changed, expired, reasons)
+    return Memories(seq, turns, older, told, binding, None if expired else summary, changed, due, reasons)
 
 
 class LastSaid(msgspec.Struct, frozen=True):

@@ -1,185 +1,199 @@
 """Keeps the summaries of sessions up to date, in the background and never on a request's path.
 
-A session is due when enough turns came since its last summary. The queue holds each session once;
-a summary that was overtaken by an edit or an erasure is thrown away and made again later.
+A session is looked at soon after something was written to it, when its oldest new turn has waited for long, and when
+somebody reads it without a summary or with one that nears its end; see `due` for what then decides, and `making` for
+what is made. Which sessions are due is nowhere stored: after a start they are found again in the tail of the log, by
+the duty below in the tables, and when they are read.
 """
 
 from __future__ import annotations
 
-import bisect
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
-from msgspec import Meta
-
-from serve_app.compress.compressor import Compressor
-from serve_app.core import SECOND_US, Summary, Turn
-from serve_app.errors import InvalidRequest, Overloaded, StorageTrouble
-from serve_app.memory.reading import living
+from serve_app.core import SECOND_US, Owner, Summary, Turn
+from serve_app.errors import Overloaded, StorageTrouble, SummariserFailed
+from serve_app.memory.agenda import Agenda, Asked, Key
+from serve_app.memory.due import DEGRADED_RETRY_S, SummaryOptions, age_due_at, why_due
+from serve_app.memory.making import UNMETERED, Compresses, SummaryMaker, SummaryMeter
+from serve_app.policies import Policies, SummaryPolicy
 from serve_app.ports import Tokenizer
-from serve_app.records import Record, TurnGone, TurnPut
+from serve_app.records import Record, SessionGone, SummaryPut, TurnGone, TurnPut, UserGone
 from serve_app.write.commit import ShardWriter
-from serve_app.write.derived import PutSummary
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
 
 RESTS_PER_WORK = 9
-"""Time that the thread rests for the time it worked: under a steady stream of turns it takes a tenth of a core."""
+"""Time that the threads rest for the time they computed: under a steady stream of turns they take a tenth of a core."""
 
-QUEUE_MAX = 10_000
-"""Sessions that may wait; beyond it a session waits for its next turn to be noticed again."""
+READ_SETTLE_S = 2.0
+"""A session that is read again and again is looked at once in so long."""
 
+LATE_S = 30.0
+"""After so long a session whose summary could not be stored is looked at again."""
 
-Positive = Annotated[int, Meta(ge=1)]
-
-
-class SummaryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When summaries are made anew, how long they may be and how long they hold."""
-
-    every_turns: Positive = 5
-    target_tokens: Positive = 600
-    turns_max: Positive = 2_000
-    ttl_s: Positive = 4 * 3600
-    settle_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
+CLOSE_S = 1.0
+"""How long `close` waits for a thread that a model keeps; it ends with the process, and what it makes is dropped."""
 
 
 class Refresher:
+    """`policies` of tenants win over `options`; without them the options hold for all. `made` is told of each summary
+    and what it was made from.
+    """
+
     def __init__(
-        self, compressor: Compressor, tokenizer: Tokenizer, options: SummaryOptions, clock: Callable[[], int]
+        self,
+        compressor: Compresses,
+        tokenizer: Tokenizer,
+        options: SummaryOptions,
+        clock: Callable[[], int],
+        policies: Policies | None = None,
+        meter: SummaryMeter = UNMETERED,
+        made: Callable[[Summary, Sequence[Turn]], None] = lambda summary, turns: None,
     ) -> None:
         self._compressor = compressor
-        self._tokenizer = tokenizer
         self._options = options
+        self._tokenizer = tokenizer
         self._clock = clock
+        self._policies = policies
+        self._maker = SummaryMaker(compressor, tokenizer, clock, meter, made)
         self._writers: Sequence[ShardWriter] = ()
-        self._due: dict[tuple[int, str, str], None] = {}
-        self._wake = threading.Condition()
-        self._closed = False
-        self.made = 0
-        self.discarded = 0
-        self._thread = threading.Thread(target=self._run, name="refresher", daemon=True)
+        self._agenda = Agenda()
+        self._closed = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"refresher-{number}", daemon=True)
+            for number in range(options.workers)
+        ]
+        self.forgotten: set[int] = set()
+        """Shards of which a session was refused for want of room: they are swept again."""
 
     def start(self, writers: Sequence[ShardWriter]) -> None:
         self._writers = writers
-        self._thread.start()
+        for writer in writers:
+            for owner, session in unsummarised(writer.shard.tail()):
+                self.ask(writer.shard, owner, session)
+        for thread in self._threads:
+            thread.start()
 
     def committed(self, shard: Shard, records: Sequence[Record]) -> None:
         """The writer calls this with each batch that became durable."""
         touched = {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}
         touched |= {(one.owner, one.session) for one in records if isinstance(one, TurnGone)}
+        if any(map(_ends_a_text, records)):
+            self._compressor.forget()
         for owner, session in touched:
             self.ask(shard, owner, session)
 
     def ask(self, shard: Shard, owner: str, session: str) -> None:
         """See soon whether this session's summary is due."""
-        with self._wake:
-            if len(self._due) < QUEUE_MAX:
-                self._due[shard.number, owner, session] = None
+        self._ask(Key(shard.number, owner, session), self._options.settle_s)
+
+    def read(self, shard: Shard, owner: str, session: str) -> None:
+        """Somebody reads this session, and its summary is missing or near its end."""
+        self._ask(Key(shard.number, owner, session), max(READ_SETTLE_S, self._options.settle_s), read=True)
+
+    def _ask(self, key: Key, in_s: float, *, read: bool = False) -> None:
+        """In a replica nobody looks, and nothing is kept."""
+        if self._writers and not self._agenda.ask(key, in_s, read=read):
+            self.forgotten.add(key.shard)
 
     def close(self) -> None:
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-        self._thread.join()
+        """Soon, even while a model works: nothing that is acknowledged depends on it."""
+        self._closed.set()
+        self._agenda.close()
+        deadline = time.monotonic() + CLOSE_S
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def waiting(self) -> int:
-        return len(self._due)
+        """Sessions whose time to be looked at has come."""
+        return self._agenda.ripe
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        return all(thread.is_alive() for thread in self._threads)
 
-    def refresh(self, shard: Shard, owner: str, session: str, least_turns: int = 1) -> Summary | None:
-        """Make and store a summary now; None where there is too little new, or it was overtaken.
+    @property
+    def made(self) -> int:
+        return self._maker.made
 
-        Raises StorageTrouble, Overloaded.
+    @property
+    def discarded(self) -> int:
+        """Summaries that were overtaken, or could not be stored."""
+        return self._maker.discarded
+
+    def refresh(self, shard: Shard, owner: str, session: str) -> Summary | None:
+        """The summary of the session as it is now, made and stored if there is none yet; None where there is nothing
+        to sum up, or where it was overtaken again and again.
+
+        Raises StorageTrouble; Overloaded also where what sums up gives no answer in time.
         """
-        source = self._source(shard, owner, session, least_turns)
-        if source is None:
-            return None
-        turns, read_at = source
-        summary = self._summary(session, turns)
-        if not summary.text:
-            return None  # nothing in these turns may be quoted
-        operation = PutSummary(owner, summary, read_at)
+        key = Key(shard.number, owner, session)
         try:
-            stored, _ = self._writers[shard.number].submit(operation).result()
-        except InvalidRequest:  # overtaken
-            self.discarded += 1
-            return None
-        self.made += 1
-        return stored if isinstance(stored, Summary) else None
+            return self._maker.make(self._writers[shard.number], key, self._under(owner))
+        except SummariserFailed as error:
+            raise Overloaded(f"no summary could be made: {error}") from error
+
+    def _under(self, owner: str) -> SummaryOptions:
+        if self._policies is None:
+            return self._options
+        return self._options.under(self._policies.of(Owner.from_key(owner).tenant, SummaryPolicy))
 
     def _run(self) -> None:
-        pause = self._options.settle_s
-        while self._waited(pause):
-            with self._wake:
-                due, self._due = list(self._due), {}
-            started = time.monotonic()
-            for number, owner, session in due:
-                if not self._closed:
-                    self._refresh_if_due(self._writers[number].shard, owner, session)
-            due.clear()  # while this rests, it remembers nobody
-            owner = session = ""
-            pause = max(self._options.settle_s, (time.monotonic() - started) * RESTS_PER_WORK)
+        while (asked := self._agenda.next()) is not None:
+            started = time.thread_time()
+            self._attend(asked)
+            del asked  # while this rests, it remembers nobody
+            worked = time.thread_time() - started
+            self._closed.wait(worked * RESTS_PER_WORK * len(self._threads))
 
-    def _waited(self, seconds: float) -> bool:
-        """False once the refresher is to end."""
-        with self._wake:
-            self._wake.wait_for(lambda: self._closed, seconds)
-        return not self._closed
-
-    def _refresh_if_due(self, shard: Shard, owner: str, session: str) -> None:
+    def _attend(self, asked: Asked) -> None:
         try:
-            self.refresh(shard, owner, session, self._options.every_turns)
-        except (StorageTrouble, Overloaded) as error:
-            self.discarded += 1
-            _log.warning("a summary is late, its session's next turn will ask again: %s", error)
+            self._look(asked)
+        except (StorageTrouble, Overloaded, SummariserFailed) as error:
+            self._maker.discarded += 1
+            self._ask(asked.key, LATE_S, read=asked.read)
+            if not self._closed.is_set():
+                _log.warning("a summary is late and will be tried again: %s", error)
 
-    def _source(self, shard: Shard, owner: str, session: str, least_turns: int) -> tuple[list[Turn], int] | None:
-        """The session's newest living turns and the seq of this state, if enough are new or the summary has expired.
+    def _look(self, asked: Asked) -> None:
+        """Make the summary if it is due; else come again when the oldest new turn will have waited for long."""
+        key, now = asked.key, self._clock()
+        writer, options = self._writers[key.shard], self._under(key.owner)
+        state = self._maker.state(writer.shard.block(key.owner), key.session, options)
+        if state is None:
+            return
+        if why_due(state.turns, state.new, state.latest, now, asked.read, options, self._tokenizer):
+            summary = self._maker.make(writer, key, options)
+            if summary is not None and summary.reasons:
+                self._ask(key, DEGRADED_RETRY_S)
+        elif state.new:
+            self._ask(key, (age_due_at(state.new, options) - now) / SECOND_US)
 
-        The turns are read after the lock is given back, since they may lie in the table; what is edited
-        or erased meanwhile makes the summary overtaken.
-        """
-        now, block = self._clock(), shard.block(owner)
-        with block.lock:
-            index = block.sessions.get(session)
-            if index is None:
-                return None
-            latest = block.summary_at(session, None)
-            expired = latest is not None and latest.expires_at <= now
-            if len(index.seqs) - bisect.bisect_right(index.seqs, index.summarised_seq) < least_turns and not expired:
-                return None
-            seqs = block.moved.without_cold(index.seqs)[-self._options.turns_max :]
-            read_at = block.applied_seq
-        turns = living(shard.turns(owner, seqs), now)
-        if not turns and block.changed_seq > read_at:  # all of it was erased under our hands
-            self.discarded += 1
-        return (turns, read_at) if turns else None
 
-    def _summary(self, session: str, turns: Sequence[Turn]) -> Summary:
-        made = self._compressor.compress(turns, self._options.target_tokens, self._tokenizer)
-        now = self._clock()
-        return Summary(
-            session=session,
-            text=made.text,
-            first_seq=made.first_seq,
-            last_seq=made.last_seq,
-            tokens=made.tokens,
-            version=self._compressor.version,
-            input_hash=made.input_hash,
-            seq=0,
-            created_at=now,
-            expires_at=now + self._options.ttl_s * SECOND_US,
-            ranks=made.ranks,
-            line_seqs=made.line_seqs,
-            constraints=made.constraints,
-            topics=made.topics,
-        )
+def _ends_a_text(record: Record) -> bool:
+    """Whether somebody's words are to be nowhere any more."""
+    edited = isinstance(record, TurnPut) and record.turn.rev != record.turn.seq
+    return edited or isinstance(record, TurnGone | SessionGone | UserGone)
+
+
+def unsummarised(records: Iterable[Record]) -> list[tuple[str, str]]:
+    """Owners and sessions of which these records, in order, hold turns beyond their last summary."""
+    newest: dict[tuple[str, str], int] = {}
+    for record in records:
+        match record:
+            case TurnPut(owner=owner, turn=turn):
+                newest[owner, turn.session] = turn.rev
+            case TurnGone(seq=seq, owner=owner, session=session):
+                newest[owner, session] = seq
+            case SummaryPut(owner=owner, summary=summary):
+                if newest.get((owner, summary.session), 0) <= summary.last_seq:
+                    newest.pop((owner, summary.session), None)
+            case _:
+                pass
+    return list(newest)

@@ -17,6 +17,10 @@ CAUSES = frozenset(
 
 
 class ReadMeter(Protocol):
+    def request(self, ms: Mapping[str, float], tokens: int) -> None:
+        """A search or a context took so long by stage; the context has so many tokens."""
+        ...
+
     def tier_read(self, tier: Tier, hit: bool) -> None:
         """A retrieval looked into this tier, and was answered by it or not."""
         ...
@@ -37,6 +41,9 @@ class Retrievals:
         """`seqs`: of the turns that were handed out."""
         self._noted[shard].note(owner, seqs, now)
         self._count(answer)
+
+    def took_time(self, ms: Mapping[str, float], tokens: int = 0) -> None:
+        self._meter.request(ms, tokens)
 
     def gave(self, route: str, degradation: Degradation) -> None:
         """Count what an answer lacks, by reason."""

@@ -76,8 +76,10 @@ class EmbedService:
         *,
         clock: Callable[[], float] = time.monotonic,
         passes: FairLock | None = None,
+        spent: Callable[[float, int], None] = lambda seconds, tokens: None,
     ) -> None:
-        """Services with the same `passes` have one at a time between them."""
+        """Services with the same `passes` have one at a time between them. `spent` is told of each: seconds, tokens."""
+        self._spent = spent
         self._passes = passes or FairLock()
         self._loaded = False
         self._embedder, self._limits, self._clock = embedder, limits or EmbedLimits(), clock
@@ -255,6 +257,7 @@ class EmbedService:
                 self._count(failed_batches=1)
             return error
         self._pace.learn(cost, took)
+        self._spent(took, sum(encodings.counts))
         with self._changed:
             self._count(batches=1, texts=len(texts), tokens=sum(encodings.counts))
         return encodings

@@ -24,6 +24,14 @@ __all__ = ["EmbedServices", "Encoders", "Queues", "open_embedders"]
 _log = logging.getLogger(__name__)
 
 
+Spent = Callable[[float, int], None]
+"""Told of each pass: seconds and tokens."""
+
+
+def _nothing(seconds: float, tokens: int) -> None:
+    """Nobody counts."""
+
+
 class Queues(Protocol):
     """The ways to the encoders of some versions, each by its name. `EmbedService` says what they promise."""
 
@@ -41,9 +49,11 @@ class Queues(Protocol):
 class EmbedServices:
     """`Queues` in this process."""
 
-    def __init__(self, embedders: Sequence[Embedder]) -> None:
+    def __init__(self, embedders: Sequence[Embedder], spent: Spent = _nothing) -> None:
         passes = FairLock()
-        self._services = {embedder.version.name: EmbedService(embedder, passes=passes) for embedder in embedders}
+        self._services = {
+            embedder.version.name: EmbedService(embedder, passes=passes, spent=spent) for embedder in embedders
+        }
 
     def query(
         self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
@@ -64,15 +74,15 @@ class EmbedServices:
 class Encoders:
     """The active versions, the primary one first, then the one for other scripts than Latin, if there is one."""
 
-    def __init__(self, embedders: Sequence[Embedder], queues: Queues | None = None) -> None:
-        """Without `queues` the encoders run in this process."""
+    def __init__(self, embedders: Sequence[Embedder], queues: Queues | None = None, spent: Spent = _nothing) -> None:
+        """Without `queues` the encoders run in this process, and `spent` is told what each pass takes."""
         if not 1 <= len(embedders) <= 2:
             raise ValueError(f"{len(embedders)} encoders; one, or two")
         self._embedders = {embedder.version.name: embedder for embedder in embedders}
         if len(self._embedders) < len(embedders):
             raise ValueError(f"two encoders of one version {embedders[0].version.name!r}")
         self._primary, self._multilingual = embedders[0].version.name, embedders[-1].version.name
-        self._queues = queues or EmbedServices(embedders)
+        self._queues = queues or EmbedServices(embedders, spent)
 
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from serve_app.breaker import Breaker
+from serve_app.observe.costs import PriceOptions, StageCosts
+from serve_app.observe.summaries import SummaryFigures
 
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -51,8 +53,11 @@ class Breakers(Collector):
 class Metrics:
     """The registry of one service. Several may live in one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, prices: PriceOptions | None = None) -> None:
         self._registry = CollectorRegistry()
+        self.costs = StageCosts(prices or PriceOptions())
+        self._registry.register(self.costs)
+        self.summaries = SummaryFigures(self._registry, self.costs)
         self._requests = Counter(
             "memstrata_http_requests", "Requests answered.", ["route", "status"], registry=self._registry
         )
@@ -138,6 +143,9 @@ class Metrics:
 
     def tier_read(self, tier: str, hit: bool) -> None:
         self._of_tiers[tier, hit].inc()
+
+    def request(self, ms: Mapping[str, float], tokens: int) -> None:
+        self.costs.request(ms, tokens)
 
     def reranked(self, kind: str, result: str, seconds: float) -> None:
         self._reranks.labels(kind, result).inc()

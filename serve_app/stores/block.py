@@ -73,6 +73,8 @@ class SessionIndex:
     seqs: list[int] = field(default_factory=list)
     times: array[int] = field(default_factory=lambda: array("q"))
     summarised_seq: int = 0
+    changed_seq: int = 0
+    """Of the latest edit or erasure in it, or a later one."""
 
     @property
     def last_at(self) -> int:
@@ -110,6 +112,7 @@ class Block:
         self.turns: dict[int, Turn] = {}
         self.facts: dict[str, list[Fact]] = {}
         self.summaries: dict[str, list[Summary]] = {}
+        self.binding: set[str] = set()  # sessions of whose summaries one has something that binds for good
         self.mixed = False  # whether a turn has been here with a letter of another script than Latin
         self.vectors = HotVectors(key, versions, hot)
         self.expiring: dict[int, int] = {}  # turn seq -> when it expires, for resident turns that do
@@ -176,6 +179,8 @@ class Block:
         for summary in stored.summaries:
             self._put_summary(summary)
         self.changed_seq = stored.changed_seq
+        for index in self.sessions.values():
+            index.changed_seq = stored.changed_seq  # the tables know the owner's latest change, not each session's
         self.applied_seq = folded_seq
 
     def apply(self, record: Record) -> None:
@@ -212,7 +217,7 @@ class Block:
             self._add_to_session(turn.session, turn.id, turn.seq, turn.created_at)
             self._make_resident(turn)
             return
-        self._drop_summaries(turn.session)
+        self._drop_summaries(turn.session, turn.rev)
         self.changed_seq = turn.rev
         self.moved.edited(turn.seq)
         if turn.seq in self.turns:
@@ -292,6 +297,8 @@ class Block:
         versions.append(summary)
         del versions[:-SUMMARY_VERSIONS_MAX]
         session.summarised_seq = summary.last_seq
+        if summary.binding:
+            self.binding.add(summary.session)
 
     # ---- forgetting
 
@@ -309,13 +316,13 @@ class Block:
         self.total_turns -= 1
         self.moved.forget([record.turn_seq])
         self._forget_content([record.turn_seq])
-        self._drop_summaries(record.session)
+        self._drop_summaries(record.session, record.seq)
         if not session.seqs:
             del self.sessions[record.session]
 
     def _forget_session(self, session: str, seq: int) -> None:
         gone = self.sessions.pop(session, None)
-        self.summaries.pop(session, None)
+        self._lose_summaries(session)
         if gone is not None:
             self.total_turns -= len(gone.seqs)
             self.moved.forget(gone.seqs)
@@ -326,7 +333,7 @@ class Block:
         self.total_turns = self.characters = 0
         self.moved.clear()
         self.sessions, self.turns, self.expiring = {}, {}, {}
-        self.facts, self.summaries = {}, {}
+        self.facts, self.summaries, self.binding = {}, {}, set()
         self.columns, self.mixed = Columns(), False
         self.vectors.clear()
         self.changed_seq = seq
@@ -349,15 +356,21 @@ class Block:
         self.changed_seq = record.seq
 
     def _forget_summaries(self, record: SummaryGone) -> None:
-        kept = [one for one in self.summaries.pop(record.session, []) if one.seq > record.through]
+        kept = [one for one in self._lose_summaries(record.session) if one.seq > record.through]
         if kept:
             self.summaries[record.session] = kept
+            self.binding |= {one.session for one in kept if one.binding}
         elif record.session in self.sessions:
             self.sessions[record.session].summarised_seq = 0
         self.changed_seq = record.seq
 
-    def _drop_summaries(self, session: str) -> None:
+    def _drop_summaries(self, session: str, seq: int) -> None:
         """Forget a session's summaries: they may quote a turn that has changed or gone."""
-        self.summaries.pop(session, None)
+        self._lose_summaries(session)
         if session in self.sessions:
             self.sessions[session].summarised_seq = 0
+            self.sessions[session].changed_seq = seq
+
+    def _lose_summaries(self, session: str) -> list[Summary]:
+        self.binding.discard(session)
+        return self.summaries.pop(session, [])

@@ -152,10 +152,16 @@ class Guard:
         return wait_s if patience.until is None else min(wait_s, patience.until - self._clock())
 
     def _work(self) -> None:
-        while (reading := self._next()) is not None:
-            self._do(reading)
-            if reading.given_up and self._ends():
-                return
+        while self._one():
+            pass
+
+    def _one(self) -> bool:
+        """Take one read; whether this thread goes on. While it waits for the next it remembers none."""
+        reading = self._next()
+        if reading is None:
+            return False
+        self._do(reading)
+        return not (reading.given_up and self._ends())
 
     def _ends(self) -> bool:
         """Whether this thread, whose read was given up, is one too many now: another was begun in its place."""

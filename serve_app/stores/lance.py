@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
-from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Turn
+from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Summary, Turn
 from serve_app.records import Erasure
 from serve_app.stores.block import resident_turns
 from serve_app.stores.entity_rows import surely_not
@@ -37,6 +37,7 @@ from serve_app.stores.rows import (
     Row,
     StoredOwner,
     Stub,
+    Told,
     cold_mark,
     pseudonym,
     token_column,
@@ -248,6 +249,16 @@ class RecordTable(LanceTable):
     def _first_expiry(self) -> int:
         ends = self._scan(col("expires_at") > lit(0), ["expires_at"])["expires_at"]
         return NEVER if len(ends) == 0 else int(pc.min(ends).as_py())
+
+    def told(self, first: int, end: int) -> tuple[list[Told], list[tuple[str, Summary]]]:
+        """Which turns that are not cold there are with `first <= seq < end`, in order, and summaries, with owners."""
+        between = every(col("seq") >= lit(first), col("seq") < lit(end))
+        turns = self._scan(self._holding(every(between, of_kind("turn"))), list(Told._fields)).sort_by("seq")
+        made = self._scan(every(between, of_kind("summary")), ["owner", "body"]).to_pylist()
+        return (
+            [Told(*row) for row in zip(*(turns[name].to_pylist() for name in Told._fields), strict=True)],
+            [(row["owner"], msgspec.msgpack.decode(row["body"], type=Summary)) for row in made],
+        )
 
     def versions_of_facts(self) -> dict[tuple[str, str], list[int]]:
         """Seqs of the values of each fact that has several, oldest first, by owner and key."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -72,6 +73,15 @@ def turn_row(owner: str, turn: Turn, terms: Sequence[str], entities: Sequence[En
         entities=None if entities is None else packed(entities),
         body=msgspec.msgpack.encode(turn),
     )
+
+
+class Told(NamedTuple):
+    """That a turn is there, and when it came."""
+
+    owner: str
+    session: str
+    seq: int
+    arrived_at: int
 
 
 class Stub(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,14 +13,15 @@ from serve_app.write.commit import Draft, Operation
 
 
 class PutSummary(Operation):
-    """Store a summary, unless what it was made from has been edited or erased meanwhile."""
+    """Store a summary, unless something of its session has been edited or erased since `read_at`."""
 
     def __init__(self, owner: str, summary: Summary, read_at: int) -> None:
         self.owner, self.summary, self.read_at = owner, summary, read_at
 
     def prepare(self, draft: Draft) -> Summary:
         block = draft.shard.block(self.owner)
-        if block.changed_seq > self.read_at or self.summary.session not in block.sessions:
+        index = block.sessions.get(self.summary.session)
+        if index is None or index.changed_seq > self.read_at or index.seqs[0] > self.read_at:
             raise InvalidRequest("the session has changed since this summary was made")
         summary = msgspec.structs.replace(self.summary, seq=draft.seq())
         draft.add(SummaryPut(self.owner, summary))

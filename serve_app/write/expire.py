@@ -121,7 +121,7 @@ def _due_in_tail(tail: Iterable[Record], now: int) -> Iterator[Due]:
                 if fact.expired(now):
                     yield Due(owner, "fact", fact.seq, "", fact.key)
             case SummaryPut(owner=owner, summary=summary):
-                if summary.expires_at <= now:
+                if summary.expires_at <= now and not summary.binding:
                     yield Due(owner, "summary", summary.seq, summary.session, "")
             case _:
                 pass

@@ -143,7 +143,8 @@ class FoldPlan:
             case FactGone():
                 self._forget_fact(record)
             case SummaryPut(owner=owner, summary=one):
-                self._put(_row(one.seq, "summary", owner, str(one.seq), one, one.session, one.expires_at))
+                ends = 0 if one.binding else one.expires_at  # what binds outlives the text that it stands in
+                self._put(_row(one.seq, "summary", owner, str(one.seq), one, one.session, ends))
             case SummaryGone(seq=seq, owner=owner, session=session, through=through):
                 self._forget_summaries(owner, session, through + 1)
                 self._mark_change(owner, seq)

@@ -296,9 +296,8 @@ class Stuck(RecordTable):
         super().purge(folded_seq)
 
 
-def test_an_erasure_that_fails_says_so_and_ends_once_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serve_app.shards.RecordTable", Stuck)
-    running = Running(hash_settings(tmp_path, fold=FoldOptions(round_s=0.05)))
+def test_an_erasure_that_fails_says_so_and_ends_once_it_can(tmp_path: Path) -> None:
+    running = Running(hash_settings(tmp_path, fold=FoldOptions(round_s=0.05)), table=Stuck)
     try:
         running.append("u", "s", sentence(1))
         Stuck.broken = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -137,8 +138,17 @@ def test_lines_keep_order_date_and_speaker() -> None:
     ada = said("I live in Porto.  My cat is called Biscuit.", speaker="Ada", offset_minutes=16 * 60)
     assistant = said("The train leaves at 9:40 from platform 3.", role="assistant", first=4)
     assert Compressor().compress([*ada, *assistant], 200, TOKENIZER).text == (
-        "2023-05-09 Ada: I live in Porto. My cat is called Biscuit.\n"
-        "2023-05-08 assistant: The train leaves at 9:40 from platform 3."
+        "05-09 Ada: I live in Porto. My cat is called Biscuit.\n"
+        "05-08 assistant: The train leaves at 9:40 from platform 3."
+    )
+
+
+def test_the_year_stands_where_it_is_not_that_of_the_newest_turn() -> None:
+    year_us = 366 * 24 * 3600 * 1_000_000
+    turns = [*said("The hut is painted red."), *said("The boat is painted blue.", first=4)]
+    turns[1] = msgspec.structs.replace(turns[1], created_at=turns[1].created_at + year_us)
+    assert Compressor().compress(turns, 100, TOKENIZER).text == (
+        "2023-05-08 user: The hut is painted red.\n05-08 user: The boat is painted blue."
     )
 
 

@@ -69,7 +69,7 @@ def test_an_answer_is_what_its_steps_give(shard: OneShard) -> None:
     context = with_older(build_context(state.inputs, DEFAULT_LAYOUT, TOKENIZER), state.older)
     assert answered.context == context
     assert answered.search.second_s > 0
-    assert (answered.seq, answered.summary_expired, answered.found) == (state.seq, False, state.found)
+    assert (answered.seq, answered.summary_due, answered.found) == (state.seq, True, state.found)
     assert answered.context.degradation.reasons == ("reason",)
     assert {one.reason for one in context.dropped} >= {"beyond_window", "budget"}
 

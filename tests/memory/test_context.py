@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from serve_app.core import Owner
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.memory import MemoryOptions
 from serve_app.memory.reading import OLDER_LISTED_MAX, WINDOW_TURNS_MAX
-from serve_app.memory.refresher import SummaryOptions
 from serve_app.placement import shard_of
 from tests.api.running import Running, hash_settings, refused, word
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from serve_app.memory.assembly import Moment, Retrieval, assemble
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.expansion import HISTORY_TURNS, Resolved, goes_on, resolved_as_of
 from serve_app.memory.memory import MemoryOptions
-from serve_app.memory.refresher import SummaryOptions
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.write.operations import AppendTurns, DeleteTurn, EditTurn, NewTurn
 from tests.api.running import Running, hash_settings, word

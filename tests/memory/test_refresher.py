@@ -10,8 +10,9 @@ import pytest
 from serve_app.compress.compressor import Compressor
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import Turn
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.reading import SessionLine, sessions
-from serve_app.memory.refresher import Refresher, SummaryOptions
+from serve_app.memory.refresher import Refresher
 from serve_app.stores.lance import RecordTable
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, NewTurn
 from tests.write.shards import ANN, OneShard
@@ -103,9 +104,14 @@ class Overtaken:
         return self.inner.turns(owner, seqs)
 
 
-@pytest.mark.parametrize("change", [EditTurn(ANN, "a", "1", "new", None), DeleteSession(ANN, "a")])
-def test_a_change_while_turns_are_read_from_the_table_makes_it_overtaken(
-    opened: Callable[..., OneShard], refreshing: Callable[..., Refresher], change: EditTurn | DeleteSession
+@pytest.mark.parametrize(
+    ("change", "left"), [(EditTurn(ANN, "a", "1", "new words", None), "new words"), (DeleteSession(ANN, "a"), "none")]
+)
+def test_a_change_while_turns_are_read_from_the_table_makes_it_overtaken_and_made_again(
+    opened: Callable[..., OneShard],
+    refreshing: Callable[..., Refresher],
+    change: EditTurn | DeleteSession,
+    left: str,
 ) -> None:
     shard = opened(owner_turns_resident=8, table=Overtaken)
     shard.say_as(ANN, "a", "1", "old words")
@@ -113,9 +119,10 @@ def test_a_change_while_turns_are_read_from_the_table_makes_it_overtaken(
     shard.fold()
     refresher = refreshing(shard)
     shard.table.meanwhile.append(lambda: shard.do(change))
-    assert refresher.refresh(shard.shard, ANN, "a") is None
+    made = refresher.refresh(shard.shard, ANN, "a")
     assert refresher.discarded == 1
-    assert shard.block(ANN).summary_at("a", None) is None
+    assert shard.block(ANN).summary_at("a", None) == made
+    assert ("none" if made is None else made.text.partition(": ")[2]) == left
 
 
 def test_the_list_of_sessions_counts_no_turn_that_has_expired(opened: Callable[..., OneShard]) -> None:

@@ -14,14 +14,8 @@ from typing import Any
 import pytest
 
 from serve_app.errors import ExpanderFailed, InvalidRequest
-from serve_app.models.expand import (
-    ANSWER_BYTES_MAX,
-    AT_ONCE_MAX,
-    FAULTS_MAX,
-    ChatExpander,
-    ExpanderOptions,
-    open_expander,
-)
+from serve_app.models.chat import ANSWER_BYTES_MAX, AT_ONCE_MAX, FAULTS_MAX
+from serve_app.models.expand import ChatExpander, ExpanderOptions, open_expander
 from serve_app.ports import AskedQuery, Expansion
 from tests.models.chat_server import ChatServer
 
@@ -50,7 +44,7 @@ class Asking:
                 return await self.expander.expand(ASKED, deadline_s)
             finally:
                 await self.expander.close()
-                self.expander._http = None  # its connections belong to the loop that ends here
+                self.expander._chat._http = None  # its connections belong to the loop that ends here
 
         return asyncio.run(asked())
 
@@ -179,6 +173,14 @@ def test_after_faults_in_a_row_the_server_is_left_alone_for_a_while(server: Chat
     server.status = 500
     assert asking.fault() == "status 500"
     assert asking.fault() == "status 500"  # they are counted anew
+
+
+def test_callers_in_a_hurry_do_not_close_it_to_others(server: ChatServer) -> None:
+    server.delay_s = 0.5
+    server.says("the Leica")
+    asking = Asking(server)
+    assert [asking.fault(0.01) for _ in range(FAULTS_MAX + 1)] == ["deadline"] * (FAULTS_MAX + 1)
+    assert asking().rewritten == "the Leica"
 
 
 def test_more_at_once_than_there_are_places_do_not_wait(server: ChatServer) -> None:

@@ -16,7 +16,8 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from serve_app.errors import Overloaded, RerankerUnavailable
 from serve_app.models.cross_encoder import CrossEncoder
-from serve_app.models.rerank import OVERTIME_S, WAITING_MAX, CrossEncoding, ModelOptions, PairModel, open_reranker
+from serve_app.models.model_thread import OVERTIME_S, WAITING_MAX
+from serve_app.models.rerank import CrossEncoding, ModelOptions, PairModel, open_reranker
 from serve_app.ports import Shortlist
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "apple", "pear", "plum", "red", "green", "the", "is", "a"]
@@ -217,7 +218,7 @@ def test_a_model_that_cannot_be_loaded_is_told_to_all() -> None:
         raise RerankerUnavailable("no such folder")
 
     service = CrossEncoding("none", load)
-    service._thread.join(10)
+    service._thread._thread.join(10)
     with pytest.raises(RerankerUnavailable, match="no such folder"):
         service.scores(shortlist("x"), time.monotonic() + 10)
     service.close()

@@ -20,7 +20,7 @@ from serve_app.errors import InvalidRequest, NotFound
 from serve_app.memory import entities
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import TOKEN_DIMENSION, HotIndex
-from serve_app.records import Record, TurnGone, TurnPut
+from serve_app.records import Record, SessionGone, TurnGone, TurnPut, UserGone
 from serve_app.stores.block import Block
 from serve_app.stores.terms import index_terms
 from serve_app.stores.wanted import ANY
@@ -57,6 +57,15 @@ EMBEDDERS = (EMBEDDER, HashEmbedder(32))
 VERSIONS = [embedder.version.name for embedder in EMBEDDERS]
 NOW = 1_700_000_000_000_000
 """The clock goes on from here by seconds; what has a short life has expired long before, or only after years."""
+
+
+def _changes(record: Record, owner: str, session: str) -> bool:
+    """Whether it edits or erases something of a session."""
+    if isinstance(record, TurnPut):
+        return (record.owner, record.turn.session) == (owner, session) and record.turn.rev != record.turn.seq
+    if isinstance(record, UserGone):
+        return record.owner == owner
+    return isinstance(record, TurnGone | SessionGone) and (record.owner, record.session) == (owner, session)
 
 
 class Life:
@@ -233,13 +242,15 @@ class Life:
         memory = self.owners[owner]
         seqs = [turn.seq for turn in memory.of_session(session)] or [1]
         made = Summary(session, self.text(), seqs[0], seqs[-1], 9, "v", "h", 0, 1, self.chance.choice([2, 10**18]))
-        read_at = max(0, memory.changed_seq - self.chance.choice([0, 0, 0, 1]))
+        read_at = max(0, max(memory.changed_seq, seqs[-1]) - self.chance.choice([0, 0, 0, 1]))
         operation = PutSummary(owner, made, read_at)
-        if memory.of_session(session) and read_at == memory.changed_seq:
+        try:
             memory.put_summary(self.shard.do(operation))
+        except InvalidRequest:
+            assert not memory.of_session(session) or read_at < max(memory.changed_seq, seqs[0])
         else:
-            with pytest.raises(InvalidRequest):
-                self.shard.do(operation)
+            assert memory.of_session(session)
+            assert not any(_changes(one, owner, session) for one in self.written if one.seq > read_at)
 
     def put_vectors(self) -> None:
         """Of states old and new, of turns that are there and gone; by one version, the other, or both."""

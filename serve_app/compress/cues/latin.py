@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)*"
+NUMBER = r"(?<!\d)(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
+"""Possessive: a long run of digits is gone through once."""
 STEM_CHARS_MIN = 3
 
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
@@ -37,7 +38,7 @@ def values(
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Patterns of values, of folded text; the surest first."""
     kinds = [
-        ("code", r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
+        ("code", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
         ("date", r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b"),
         (
             "date",
@@ -55,7 +56,7 @@ def values(
         ("duration", rf"(?P<n>{counted})[ -]?(?P<unit>{duration})\b"),
         (
             "code",
-            r"(?<![\w-])(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[a-z])(?!\d{1,4}(?:st|nd|rd|th|am|pm|k|s)\b)[\w-]{4,40}(?![\w-])|\b\d{6,}\b|\+?\d[\d ()-]{7,18}\d",
+            r"(?<![\w-])(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[a-z])(?!\d{1,4}(?:st|nd|rd|th|am|pm|k|s)\b)[\w-]{4,40}(?![\w-])|\b\d{6,}\b|(?<![\d+])\+?\d[\d ()-]{7,18}\d",
         ),
         ("often", rf"\b(?:{often})\b"),
         ("time", rf"\b(?:{before_clock}) (?P<n>\d{{1,2}})(?![\d.,:%]*\w| ?(?:{duration}|{money}|people|guests)\b)"),
@@ -70,7 +71,8 @@ def values(
         ("date", rf"\b(?:{weekday}|{relative_day})\b"),
         ("date", rf"\b{month} \d{{4}}\b"),
     ]
-    kinds += [(kind, rf"\b(?:{either(words)})\b") for kind, words in choices.items()]
+    named = "|".join(rf"(?P<{kind}>{either(words)})" for kind, words in choices.items())
+    kinds.append(("", rf"\b(?:{named})\b"))
     return tuple((kind, re.compile(pattern)) for kind, pattern in kinds)
 
 

@@ -102,7 +102,9 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
 
     values: tuple[tuple[str, re.Pattern[str]], ...] = ()
     """Kind (money, date, time, duration, size, count, percent, code, name ...) and pattern, the first to match a place
-    wins. Group `n` is the amount (else the whole), group `unit` its unit."""
+    wins. Group `n` is the amount (else the whole), group `unit` its unit. No kind: the name of the group is the kind."""
+    figures: re.Pattern[str] = re.compile("")
+    """What a text has that names a sum, a size, a share, a number or a code: without it those are not looked for."""
     units: Mapping[str, str] = {}
     """Units that mean the same: euros -> eur."""
     number: Callable[[str], str] = str

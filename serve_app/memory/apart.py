@@ -1,0 +1,194 @@
+"""The compressor in a process of its own, which yields the processor to requests and shares no interpreter lock with
+them: a summary that takes a second of computing costs no request a millisecond.
+
+For the extractive backend, which computes and waits for nobody. The process begins with the first summary and ends when
+there was none for a while, or with the one that began it. It answers one order at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+import msgspec
+
+from serve_app.compress.compressor import Compressed, Compressor
+from serve_app.context.tokens import open_tokenizers, tokenizer_of
+from serve_app.core import Turn
+from serve_app.errors import SummariserFailed
+from serve_app.ports import Tokenizer
+
+NICENESS = 10
+IDLE_S = 300.0
+"""After so long without an order the process ends."""
+
+ORDER_S = 60.0
+"""Where nobody says how long a summary may take."""
+
+TRIES = 2
+"""The process may just have ended: then another one is begun."""
+
+STOP_S = 1.0
+
+TURNS_KEPT = 20_000
+"""In each of two generations: what was worked out of a turn is kept with it, so that the same turn is sought again."""
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """`forget`: let go of all that is remembered first; `afresh`: remember nothing of it and use nothing remembered."""
+
+    turns: list[msgspec.Raw]
+    target_tokens: int
+    tokenizer: str
+    forget: bool = False
+    afresh: bool = False
+
+
+class CompressorApart:
+    """As `Compressor`. Safe for threads."""
+
+    def __init__(self, inner: Compressor, worker: Worker | None = None, *, fresh: bool = False) -> None:
+        self._inner = inner
+        self._worker = worker or Worker()
+        self._fresh = fresh
+
+    @property
+    def version(self) -> str:
+        return self._inner.version
+
+    @property
+    def backend(self) -> str:
+        return self._inner.backend
+
+    def afresh(self) -> CompressorApart:
+        return CompressorApart(self._inner, self._worker, fresh=True)
+
+    def forget(self) -> None:
+        self._worker.forget()
+
+    def compress(
+        self, turns: Sequence[Turn], target_tokens: int, tokenizer: Tokenizer, deadline_s: float | None = None
+    ) -> Compressed:
+        """Raises SummariserFailed where no answer comes in time."""
+        packed = [msgspec.Raw(msgspec.msgpack.encode(turn)) for turn in turns]
+        order = Order(packed, target_tokens, tokenizer.name, afresh=self._fresh)
+        return self._worker.answer(order, time.monotonic() + (deadline_s or ORDER_S))
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+class Worker:
+    """The process, from outside. `tokenizers`: as they are configured, beside those that are built in."""
+
+    def __init__(self, idle_s: float = IDLE_S, tokenizers: Mapping[str, str] | None = None) -> None:
+        self._idle_s = idle_s
+        self._tokenizers = json.dumps(dict(tokenizers or {}))
+        self._turn = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: Connection | None = None
+        self._forget = False
+        self._closed = False
+
+    def forget(self) -> None:
+        """With the next order: it comes soon, since what was edited is summed up again."""
+        self._forget = True
+
+    def answer(self, order: Order, deadline: float) -> Compressed:
+        if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise SummariserFailed("busy")
+        try:
+            return self._answered(order, deadline)
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """Whoever waits for an answer hears that there is none."""
+        self._closed = True
+        if self._process is not None:
+            self._process.kill()
+        if self._turn.acquire(timeout=STOP_S):
+            self._end()
+            self._turn.release()
+
+    def _answered(self, order: Order, deadline: float) -> Compressed:
+        forget, self._forget = self._forget, False
+        frame = msgspec.msgpack.encode(msgspec.structs.replace(order, forget=forget))
+        for _ in range(TRIES):
+            if self._closed:
+                break
+            try:
+                line = self._line or self._begin()
+                line.send_bytes(frame)
+                if not line.poll(max(0.0, deadline - time.monotonic())):
+                    self._end()
+                    raise SummariserFailed("deadline")
+                return msgspec.msgpack.decode(line.recv_bytes(), type=Compressed)
+            except (OSError, EOFError):
+                self._end()
+        raise SummariserFailed("the process that sums up has ended")
+
+    def _begin(self) -> Connection:
+        ours, theirs = Pipe()
+        asked = [str(theirs.fileno()), str(self._idle_s), self._tokenizers]
+        command = [sys.executable, "-m", "serve_app.memory.apart", *asked]
+        path = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": path}
+            )
+        self._line = ours
+        return ours
+
+    def _end(self) -> None:
+        line, self._line = self._line, None
+        process, self._process = self._process, None
+        if line is not None:
+            line.close()
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+
+
+class Known:
+    """Turns by what was sent, so that one that comes again is the same object."""
+
+    def __init__(self) -> None:
+        self._young: dict[bytes, Turn] = {}
+        self._old: dict[bytes, Turn] = {}
+
+    def of(self, packed: msgspec.Raw) -> Turn:
+        key = bytes(packed)
+        turn = self._young.get(key) or self._old.pop(key, None) or msgspec.msgpack.decode(key, type=Turn)
+        if len(self._young) >= TURNS_KEPT:
+            self._old, self._young = self._young, {}
+        self._young[key] = turn
+        return turn
+
+
+def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) -> None:
+    """Answer until nobody asks any more."""
+    compressor, known = Compressor(), Known()
+    with contextlib.suppress(EOFError, OSError):  # whoever asked has gone
+        while line.poll(idle_s):
+            order = msgspec.msgpack.decode(line.recv_bytes(), type=Order)
+            if order.forget:
+                compressor, known = Compressor(), Known()
+            chosen, turns_of = (compressor.afresh(), Known()) if order.afresh else (compressor, known)
+            turns = [turns_of.of(packed) for packed in order.turns]
+            made = chosen.compress(turns, order.target_tokens, tokenizer_of(tokenizers, order.tokenizer))
+            line.send_bytes(msgspec.msgpack.encode(made))
+
+
+if __name__ == "__main__":
+    os.nice(NICENESS)
+    serve(Connection(int(sys.argv[1])), float(sys.argv[2]), open_tokenizers(json.loads(sys.argv[3])))

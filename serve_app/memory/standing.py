@@ -1,0 +1,65 @@
+"""What binds a user for good: lasting entries of the ledgers of all sessions, or of one.
+
+An entry stands as long as its turn does: an edit or an erasure takes the summaries of the session along, and a turn
+that went cold is shown no more. It does not end with the time to live of the summary's text. Pure, as of one seq.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Sequence
+
+from serve_app.context.inputs import Standing
+from serve_app.core import Constraint, Fact, Summary
+from serve_app.stores.block import Block, SessionIndex
+
+STANDING_MAX = 16
+"""Entries that a context shows, the newest."""
+
+SESSIONS_MAX = 200
+"""Sessions whose ledgers are looked at, the ones summed up last."""
+
+
+def standing(
+    block: Block, session: str | None, whole_user: bool, seq: int, facts: Sequence[Fact], notes: Sequence[str]
+) -> tuple[Standing, ...]:
+    """Newest first, each text once, none that a fact or a note says anyway. The block's lock is held."""
+    if not block.binding:
+        return ()
+    names = block.binding if whole_user else block.binding & {session}
+    newest = [summary for name in names if (summary := block.summary_at(name, seq)) is not None and summary.binding]
+    newest.sort(key=lambda one: one.seq, reverse=True)
+    ended = {which for summary in newest for which in summary.ended}
+    entries = [one for summary in newest[:SESSIONS_MAX] for one in _of(block, summary) if one.mark not in ended]
+    entries.sort(key=lambda one: (-one.seq, one.text))
+    return tuple(_each_once(entries, [*(fact.value for fact in facts), *notes]))
+
+
+def _of(block: Block, summary: Summary) -> Iterator[Standing]:
+    index = block.sessions[summary.session]
+    for one in summary.constraints:
+        there = index.ids.get(one.turn_id) == one.seq and not block.moved.is_cold(one.seq)
+        if there and one.lasting and one.status == "active":
+            yield _standing(one, summary.session, index)
+
+
+def _standing(one: Constraint, session: str, index: SessionIndex) -> Standing:
+    said_at = index.times[bisect.bisect_left(index.seqs, one.seq)]
+    return Standing(one.text, session, one.turn_id, one.seq, said_at)
+
+
+def _each_once(entries: Iterable[Standing], told: Sequence[str]) -> Iterator[Standing]:
+    known = [_folded(text) for text in told]
+    shown: set[str] = set()
+    for entry in entries:
+        text = _folded(entry.text)
+        if text in shown or any(text in fact for fact in known):
+            continue
+        shown.add(text)
+        yield entry
+        if len(shown) == STANDING_MAX:
+            return
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .。!！")
