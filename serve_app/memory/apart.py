@@ -24,6 +24,7 @@ from serve_app.compress.compressor import Compressed, Compressor
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import Turn
 from serve_app.errors import SummariserFailed
+from serve_app.memory.known import Known
 from serve_app.ports import Tokenizer
 
 NICENESS = 10
@@ -159,31 +160,15 @@ class Worker:
                 process.wait(STOP_S)
 
 
-class Known:
-    """Turns by what was sent, so that one that comes again is the same object."""
-
-    def __init__(self) -> None:
-        self._young: dict[bytes, Turn] = {}
-        self._old: dict[bytes, Turn] = {}
-
-    def of(self, packed: msgspec.Raw) -> Turn:
-        key = bytes(packed)
-        turn = self._young.get(key) or self._old.pop(key, None) or msgspec.msgpack.decode(key, type=Turn)
-        if len(self._young) >= TURNS_KEPT:
-            self._old, self._young = self._young, {}
-        self._young[key] = turn
-        return turn
-
-
 def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) -> None:
     """Answer until nobody asks any more."""
-    compressor, known = Compressor(), Known()
+    compressor, known = Compressor(), Known(TURNS_KEPT)
     with contextlib.suppress(EOFError, OSError):  # whoever asked has gone
         while line.poll(idle_s):
             order = msgspec.msgpack.decode(line.recv_bytes(), type=Order)
             if order.forget:
-                compressor, known = Compressor(), Known()
-            chosen, turns_of = (compressor.afresh(), Known()) if order.afresh else (compressor, known)
+                compressor, known = Compressor(), Known(TURNS_KEPT)
+            chosen, turns_of = (compressor.afresh(), Known(TURNS_KEPT)) if order.afresh else (compressor, known)
             turns = [turns_of.of(packed) for packed in order.turns]
             made = chosen.compress(turns, order.target_tokens, tokenizer_of(tokenizers, order.tokenizer))
             line.send_bytes(msgspec.msgpack.encode(made))
