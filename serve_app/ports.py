@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from serve_app.breaker import Breaker
 from serve_app.core import EmbeddingVersion, TimeWindow
 
 Vectors = NDArray[np.float32]
@@ -218,6 +219,11 @@ class Expansion(NamedTuple):
 class Expander(Protocol):
     """Reads queries. Called on the event loop."""
 
+    @property
+    def breaker(self) -> Breaker:
+        """By which it is left alone after faults."""
+        ...
+
     async def expand(self, asked: AskedQuery, deadline_s: float | None) -> Expansion:
         """Raises ExpanderFailed, within its own deadline or the given one, whichever is earlier."""
         ...
@@ -254,6 +260,11 @@ class Summariser(Protocol):
     @property
     def trouble(self) -> str | None:
         """Why it gives nothing at the moment; None where nothing is known against it."""
+        ...
+
+    @property
+    def breaker(self) -> Breaker:
+        """By which it is left alone after faults."""
         ...
 
     def summarise(self, task: SummaryTask, deadline_s: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -52,7 +53,7 @@ from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.models.summarise import open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
-from serve_app.ports import Embedder, Expander
+from serve_app.ports import Embedder, Expander, Summariser
 from serve_app.records import Record
 from serve_app.retrieve.second import SecondStage
 from serve_app.shards import (
@@ -179,6 +180,7 @@ class Service:
             policies,
             metrics.summaries,
             self._measures.made,
+            making.computed_s if isinstance(making, CompressorApart) else time.thread_time,
         )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
@@ -226,7 +228,7 @@ class Service:
         for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
             opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
-        breakers = self._breakers(encoding, second)
+        breakers = self._breakers(encoding, second, models)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
@@ -313,11 +315,19 @@ class Service:
         if self._upkeep is not None:
             self._upkeep.committed(shard, records)
 
-    def _breakers(self, encoding: Encoding, second: SecondStage) -> Callable[[], list[Breaker]]:
-        """Of all that requests may wait for."""
+    def _breakers(
+        self, encoding: Encoding, second: SecondStage, models: Sequence[Summariser]
+    ) -> Callable[[], list[Breaker]]:
+        """Of all that may hang."""
+        asked: list[Summariser | Expander] = [*models, *filter(None, [self._expander])]
         shards = [writer.shard for writer in self._writers]
         guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
-        all_of_them = [*encoding.breakers.values(), second.breaker, *(guard.breaker for guard in guards)]
+        all_of_them = [
+            *encoding.breakers.values(),
+            second.breaker,
+            *(one.breaker for one in asked),
+            *(guard.breaker for guard in guards),
+        ]
         return lambda: all_of_them
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:

@@ -13,12 +13,13 @@ from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
 LIVE_WORTH_MIN = 1.0
-"""Of less worth nothing is replaced, unless the assistant takes it down."""
+"""Of less worth nothing is replaced, unless the assistant takes it down, and nothing replaces that does not say so."""
 
 NEAR_CLAUSES = 8
 """Clauses before and after whose words stand near."""
 
 CHANGES = frozenset(("change", "replacement", "withdrawal"))
+_SURE_CHANGES = frozenset(("replacement", "withdrawal"))
 
 _BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
 _NO_WORDS: frozenset[str] = frozenset()
@@ -64,6 +65,8 @@ class Scene:
         clause = self.clauses[number]
         if self.turns[clause.turn].role == "assistant":
             return False
+        if self.judged.worths[number] < LIVE_WORTH_MIN and not self.judged.heard[clause.turn].changed:
+            return bool(_SURE_CHANGES & clause.signals)
         return self.taken[number] or bool(CHANGES & self._turn_signals[clause.turn])
 
     def says_something(self, number: int) -> bool:

@@ -6,7 +6,7 @@ on with it, and what is said of somebody goes on until the speaker comes back to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -100,6 +100,8 @@ class _People:
                 self._part |= named
                 running = False
             elif "third_person" in clause.signals or (absent and clause.who and "own" not in clause.signals):
+                joins = any("participant" in later.signals for later in sentence[place:])
+                self._part |= named if joins and not absent else set()
                 running = absent or not (named & self._part or self._matters(sentence[place:], named))
             elif {"own", "directive", "instructs"} & clause.signals:
                 running = False
@@ -117,11 +119,11 @@ class _People:
         """Whether what is said of somebody is a reason for what the speaker then asks, or their word a rule."""
         if not named:
             return False
-        called = "literal" in run[0].signals and bool(run[0].values)
+        called = any(value.kind == "name" for value in run[0].values)
         reported = "reports" in run[0].signals and any(
             {"change", "replacement", "binds"} & clause.signals for clause in run
         )
-        later = [clause for clause in run[1:] if "third_person" not in clause.signals]
+        later = [clause for clause in _until_contrast(run[1:]) if "third_person" not in clause.signals]
         if (
             called
             or reported
@@ -130,6 +132,14 @@ class _People:
             self._part |= named
             return True
         return False
+
+
+def _until_contrast(run: Sequence[Clause]) -> Iterator[Clause]:
+    """The clauses up to where the speaker comes to themselves, unless as a consequence: `I'm the one who ...`."""
+    for clause in run:
+        if "own" in clause.signals and not {"therefore", "directive"} & clause.signals:
+            return
+        yield clause
 
 
 def _goes_on(clause: Clause) -> bool:

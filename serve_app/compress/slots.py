@@ -68,6 +68,9 @@ FLIP_WEIGHT_MIN = 0.6
 QUIET_OWN_MIN = 1.5
 """Weight of the words that a clause shares with one that it replaces without sounding like a change."""
 
+POINTS_WORDS_MAX = 1
+"""Content words of a withdrawal that names nothing itself: it means what was said last."""
+
 OWN_MAX, WORTH_MAX = 2.5, 6.0
 
 CANDIDATES_MAX = 24
@@ -147,16 +150,15 @@ def replaced(scene: Scene, number: int, open_clauses: _Open) -> list[int]:
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
+    sure = bool(_SURE_SIGNS & change.keys())
     scored = [
         (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
         for old in earlier
-        if matches[old]
-        or not near.isdisjoint(scene.clauses[old].words)
-        or not new.words.isdisjoint(scene.clauses[old].words)
-        or _SURE_SIGNS & change.keys()
+        if sure or matches[old] or not new.words.isdisjoint(scene.clauses[old].words)
     ]
     scored.sort(reverse=True)
-    return [old for place, (fits, old) in enumerate(scored) if fits >= (FITS_TOO_FROM if place else FITS_FROM)]
+    best = [old for fits, old in scored[:1] if fits >= FITS_FROM]
+    return best + [old for fits, old in scored[1:] if fits >= FITS_TOO_FROM and new.words & scene.clauses[old].words]
 
 
 def fit(signs: Mapping[str, float]) -> float:
@@ -190,10 +192,11 @@ def signs(
         found["recent"] = 1.0
     if _flips(scene, number, old, own):
         found["flips"] = 1.0
-    return found | _together(found, bool(own or near & before.words), alone, scene.judged.heard[new.turn].changed)
+    points = scene.judged.heard[new.turn].changed and len(new.words) <= POINTS_WORDS_MAX
+    return found | _together(found, bool(own or near & before.words), alone, points)
 
 
-def _together(found: Mapping[str, float], on_subject: bool, alone: bool, changed: bool) -> dict[str, float]:
+def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points: bool) -> dict[str, float]:
     """What signs say only together."""
     matches = "kind" in found or "like_kind" in found
     marks = {
@@ -202,7 +205,7 @@ def _together(found: Mapping[str, float], on_subject: bool, alone: bool, changed
         "stranger": not matches and not on_subject,
         "alone": alone and "kind" in found,
         "quiet": not _CHANGE_SIGNS & found.keys(),
-        "points": changed and "recent" in found and bool({"withdrawal", "withdrawal_near"} & found.keys()),
+        "points": points and "recent" in found and bool({"withdrawal", "withdrawal_near"} & found.keys()),
         "subject_changed": not matches and "own" in found and bool(_CHANGE_SIGNS & found.keys()),
         "denied": "flips" in found and bool({"changed", "withdrawal"} & found.keys()),
     }

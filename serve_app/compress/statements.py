@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from serve_app.compress.cues import NOTHING, Cues, cues_for, fold
+from serve_app.compress.cues import DATA, NOTHING, Cues, cues_for, fold
 from serve_app.core import Turn
 from serve_app.kept import Entry, Kept
 
@@ -122,14 +122,15 @@ def clauses(turns: Sequence[Turn]) -> list[Clause]:
 def _clauses_of(turn: Turn) -> tuple[Clause, ...]:
     """The clauses of one turn, as if it were the only one."""
     text = turn.text
-    tables = cues_for(text)
-    names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
+    data = turn.role == "tool"
+    tables = (DATA, *cues_for(text)) if data else cues_for(text)
     spans = [
         (sentence, start, end)
-        for sentence, (begin, stop) in enumerate(_sentences(text, turn.role == "tool"))
-        for start, end in _clauses(text, begin, stop, tables)
+        for sentence, (begin, stop) in enumerate(_sentences(text, data))
+        for start, end in _clauses(text, begin, stop, tables[:1] if data else tables)
     ]
     passed = range(CLAUSES_A_TURN_MAX // 2, len(spans) - CLAUSES_A_TURN_MAX // 2)
+    names = SIGNALS if turn.role != "user" else _SIGNALS_OF_USER
     return tuple(
         _clause(sentence, text, start, end, () if place in passed else tables, names)
         for place, (sentence, start, end) in enumerate(spans)
@@ -162,7 +163,7 @@ def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cue
 def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
     for found in (cues.person.search(folded) for cues in tables):
         if found is not None:
-            return found["who"] or PRONOUN
+            return found["who"] or (PRONOUN if found["pronoun"] else "")
     plain = [cues for cues in tables if cues.person is NOTHING] if "third_person" in signals else []
     others = (cues.third_person.search(folded) for cues in plain)
     return next((found.groupdict().get("who") or found[0] for found in others if found), "")

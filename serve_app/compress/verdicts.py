@@ -11,17 +11,20 @@ from typing import NamedTuple
 
 from serve_app.compress.scope import outside
 from serve_app.compress.statements import Clause, Verdict
-from serve_app.compress.worths import Heard, heard, worth
-from serve_app.core import Turn
+from serve_app.compress.worths import EXACT, Heard, heard, worth
+from serve_app.core import Role, Turn
 
 ACTIVE_FROM = 2.8
 """Worth from which a clause is an entry of the ledger."""
 
+CARRIED_FROM = 1.5
+"""The same for what stands beside one."""
+
+STRONG_FROM = 2.0
+"""The same for what says must or never."""
+
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
-
-SAYS_WORDS_MIN = 2
-"""Content words of a yes that says something of its own."""
 
 _STRONG = frozenset(("binds", "implicit", "refusal"))
 _WEAK = frozenset(("question", "small_talk"))
@@ -49,18 +52,30 @@ def judged(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Judged:
         for clause in clauses
     ]
     verdicts = [
-        out or _plain(clause, one, turns[clause.turn].role in ("user", "tool") or clause.sentence in agreed)
+        out or _plain(turns[clause.turn].role, clause, one, sentences[clause.sentence], clause.sentence in agreed)
         for clause, one, out in zip(clauses, worths, outside(turns, clauses, took), strict=True)
     ]
-    return Judged(verdicts, worths, took)
+    return Judged(_carried(clauses, verdicts, worths), worths, took)
 
 
-def _plain(clause: Clause, worth: float, said: bool) -> Verdict:
+def _carried(clauses: Sequence[Clause], verdicts: Sequence[Verdict], worths: Sequence[float]) -> list[Verdict]:
+    """A plain clause beside one that binds, in its sentence, belongs to it: it names the subject or the reason."""
+    found = list(verdicts)
+    for number, clause in enumerate(clauses):
+        if verdicts[number] != "plain" or worths[number] < CARRIED_FROM:
+            continue
+        beside = (other for other in (number - 1, number + 1) if 0 <= other < len(clauses))
+        if any(verdicts[other] == "active" and clauses[other].sentence == clause.sentence for other in beside):
+            found[number] = "active"
+    return found
+
+
+def _plain(role: Role, clause: Clause, worth: float, sentence: Sequence[Clause], agreed: bool) -> Verdict:
     """A clause that says must or never binds however the assistant takes it."""
     signals = clause.signals
-    said = said and not ("confirmation" in signals and not clause.values and len(clause.words) < SAYS_WORDS_MIN)
-    strong = _says_so(clause)
-    if said and (worth >= ACTIVE_FROM or strong):
+    likely = worth >= ACTIVE_FROM and "question" not in sentence[-1].signals
+    binds = agreed or (role in ("user", "tool") and (likely or _says_so(clause, worth)))
+    if binds and _says_something(clause):
         return "soft" if "soft" in signals and not _STRONG & signals else "active"
     if "soft" in signals:
         return "soft"
@@ -69,16 +84,22 @@ def _plain(clause: Clause, worth: float, said: bool) -> Verdict:
     return "small_talk" if "small_talk" in signals else "plain"
 
 
-def _says_so(clause: Clause) -> bool:
+def _says_so(clause: Clause, worth: float) -> bool:
     """Whether its words alone bind. What somebody is or has binds, and be it told of yesterday."""
     signals = clause.signals
     if _WEAK & signals:
         return False
-    return (
-        "implicit" in signals
-        or bool(_STRONG & signals and "past" not in signals)
-        or ("literal" in signals and bool(clause.values))
-    )
+    if "implicit" in signals or ("literal" in signals and clause.values):
+        return True
+    exact = any(value.kind in EXACT for value in clause.values)
+    return (bool(_STRONG & signals) or exact) and "past" not in signals and worth >= STRONG_FROM
+
+
+def _says_something(clause: Clause) -> bool:
+    """Whether it stands alone: a mere yes, or a no to nothing named, does not."""
+    if "confirmation" in clause.signals and not clause.values:
+        return len(clause.words) > 1
+    return bool(clause.values or {"implicit", "binds"} & clause.signals) or len(clause.words) > 1
 
 
 def _agreed(turns: Sequence[Turn], clauses: Sequence[Clause]) -> frozenset[int]:

@@ -53,6 +53,13 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
     afresh: bool = False
 
 
+class Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What was made, and what that took of a processor."""
+
+    made: Compressed
+    computed_s: float
+
+
 class CompressorApart:
     """As `Compressor`. Safe for threads."""
 
@@ -83,6 +90,10 @@ class CompressorApart:
         order = Order(packed, target_tokens, tokenizer.name, afresh=self._fresh)
         return self._worker.answer(order, time.monotonic() + (deadline_s or ORDER_S))
 
+    def computed_s(self) -> float:
+        """What the calling thread has computed, what it had computed here included."""
+        return time.thread_time() + self._worker.computed_s
+
     def close(self) -> None:
         self._worker.close()
 
@@ -98,6 +109,12 @@ class Worker:
         self._line: Connection | None = None
         self._forget = False
         self._closed = False
+        self._of_thread = threading.local()
+
+    @property
+    def computed_s(self) -> float:
+        """What this process has computed for the calling thread."""
+        return float(getattr(self._of_thread, "computed_s", 0.0))
 
     def forget(self) -> None:
         """With the next order: it comes soon, since what was edited is summed up again."""
@@ -132,7 +149,9 @@ class Worker:
                 if not line.poll(max(0.0, deadline - time.monotonic())):
                     self._end()
                     raise SummariserFailed("deadline")
-                return msgspec.msgpack.decode(line.recv_bytes(), type=Compressed)
+                answer = msgspec.msgpack.decode(line.recv_bytes(), type=Answer)
+                self._of_thread.computed_s = self.computed_s + answer.computed_s
+                return answer.made
             except (OSError, EOFError):
                 self._end()
         raise SummariserFailed("the process that sums up has ended")
@@ -170,8 +189,9 @@ def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) 
                 compressor, known = Compressor(), Known(TURNS_KEPT)
             chosen, turns_of = (compressor.afresh(), Known(TURNS_KEPT)) if order.afresh else (compressor, known)
             turns = [turns_of.of(packed) for packed in order.turns]
+            began = time.process_time()
             made = chosen.compress(turns, order.target_tokens, tokenizer_of(tokenizers, order.tokenizer))
-            line.send_bytes(msgspec.msgpack.encode(made))
+            line.send_bytes(msgspec.msgpack.encode(Answer(made, time.process_time() - began)))
 
 
 if __name__ == "__main__":

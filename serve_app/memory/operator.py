@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
@@ -15,12 +16,16 @@ from serve_app.errors import InvalidRequest, ReadOnlyReplica, StorageTrouble
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.requests import ShardStats, Trouble
 from serve_app.ports import Summariser
+from serve_app.stores.guard import patient_until
 from serve_app.stores.log import Damage
 from serve_app.write.commit import ShardWriter
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer
 
 T = TypeVar("T")
+
+TABLE_WAIT_S = 0.5
+"""For the figures of one table; they are left out where it does not answer."""
 
 PENDING_NOTICED = 1_000
 """Turns without vectors at which `/readyz` speaks of a backlog."""
@@ -131,7 +136,8 @@ class Operator(ABC):
         shard = writer.shard
         owners, turns = shard.block_counts()
         try:
-            fragments, versions = shard.reads.size()
+            with patient_until(time.monotonic() + TABLE_WAIT_S):
+                fragments, versions = shard.reads.size()
         except StorageTrouble:
             fragments, versions = None, None  # the tables do not answer: that is the figure
         return ShardStats(

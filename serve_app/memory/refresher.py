@@ -40,8 +40,9 @@ CLOSE_S = 1.0
 
 
 class Refresher:
-    """`policies` of tenants win over `options`; without them the options hold for all. `made` is told of each summary
-    and what it was made from.
+    """`policies` of tenants win over `options`; without them the options hold for all.
+
+    `made` is told of each summary and what it was made from; `computed_s` tells what the calling thread has computed.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Refresher:
         policies: Policies | None = None,
         meter: SummaryMeter = UNMETERED,
         made: Callable[[Summary, Sequence[Turn]], None] = lambda summary, turns: None,
+        computed_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self._compressor = compressor
+        self._computed_s = computed_s
         self._options = options
         self._tokenizer = tokenizer
         self._clock = clock
@@ -146,11 +149,10 @@ class Refresher:
 
     def _run(self) -> None:
         while (asked := self._agenda.next()) is not None:
-            started = time.thread_time()
+            before = self._computed_s()
             self._attend(asked)
             del asked  # while this rests, it remembers nobody
-            worked = time.thread_time() - started
-            self._closed.wait(worked * RESTS_PER_WORK * len(self._threads))
+            self._closed.wait((self._computed_s() - before) * RESTS_PER_WORK * len(self._threads))
 
     def _attend(self, asked: Asked) -> None:
         try:

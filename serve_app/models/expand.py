@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from serve_app.breaker import Breaker
 from serve_app.core import TimeWindow
 from serve_app.errors import ExpanderFailed
 from serve_app.models.chat import ChatClient, ChatOptions
@@ -78,6 +79,10 @@ class ChatExpander:
 
     def __init__(self, options: ExpanderOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._chat = ChatClient(options, "expand", ExpanderFailed, clock)
+
+    @property
+    def breaker(self) -> Breaker:
+        return self._chat.breaker
 
     async def expand(self, asked: AskedQuery, deadline_s: float | None) -> Expansion:
         return await self._chat.ask(_question(asked), deadline_s, lambda said: _expansion(said, asked))

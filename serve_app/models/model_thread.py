@@ -1,7 +1,8 @@
 """A model in a thread of its own: one piece of work at a time, and nobody waits for it beyond a deadline.
 
 Owns the thread and its queue. Promises that a model that hangs, is slow or cannot be loaded costs its callers
-no more than their own deadline, and those who come while it hangs nothing at all: they are refused at once.
+no more than their own deadline, and, but for patient ones, those who come while it hangs nothing at all: they are
+refused at once.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ OVERTIME_S: Final = 0.05
 CLOSE_WAIT_S: Final = 5.0
 """How long `close` waits for what is being computed; a thread that hangs ends with the process."""
 
-FOREVER: Final = float("inf")
-
 _log = logging.getLogger(__name__)
 
 M = TypeVar("M")
@@ -53,13 +52,14 @@ class ModelThread(Generic[M]):
         *,
         patient: bool = False,
     ) -> None:
-        """`unusable` is what an error that `load` does not name becomes. `patient`: what is asked while it loads waits
-        for that, each until its own deadline; else it is refused.
+        """`unusable` is what an error that `load` does not name becomes. `patient`: what is asked while it loads, or is
+        at work beyond a deadline, waits until its own; else it is refused.
         """
         self._name, self._load, self._unusable, self._clock = name, load, unusable, clock
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
-        self._busy_until: float | None = FOREVER if patient else clock()  # loading
+        self._patient = patient
+        self._busy_until: float | None = clock()  # loading
         self._failed: MemstrataError | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -96,7 +96,7 @@ class ModelThread(Generic[M]):
         self._thread.join(CLOSE_WAIT_S)
 
     def _late(self) -> bool:
-        return self._busy_until is not None and self._clock() > self._busy_until + OVERTIME_S
+        return not self._patient and self._busy_until is not None and self._clock() > self._busy_until + OVERTIME_S
 
     def _work(self) -> None:
         try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from typing import Any, Final
 
+from serve_app.breaker import Breaker
 from serve_app.errors import SummariserFailed
 from serve_app.models.chat import ChatClient, ChatOptions
 from serve_app.models.plain import Said
@@ -55,6 +56,10 @@ class ChatSummariser:
     @property
     def window_tokens(self) -> int:
         return self._window_tokens
+
+    @property
+    def breaker(self) -> Breaker:
+        return self._chat.breaker
 
     @property
     def trouble(self) -> str | None:

@@ -70,6 +70,10 @@ class TransformersSummariser:
         return self._window_tokens
 
     @property
+    def breaker(self) -> Breaker:
+        return self._breaker
+
+    @property
     def trouble(self) -> str | None:
         if self._thread.failed is not None:
             return str(self._thread.failed)

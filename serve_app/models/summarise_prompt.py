@@ -87,7 +87,7 @@ _ENGLISH: Final = re.compile(
     r"\b(?:the|and|is|to|of|a|in|that|it|for|my|we|you|i|with|but|not|have|on)\b", re.IGNORECASE
 )
 
-_LEAD: Final = re.compile(r"^\d{4}-\d\d-\d\d [^:\n]{1,80}: ", re.MULTILINE)
+_LEAD: Final = re.compile(r"^(?:\d{4}-)?\d\d-\d\d [^:\n]{1,80}: ", re.MULTILINE)
 """What stands before what was said, in no language."""
 
 HAN_WORTH: Final = 2

@@ -265,6 +265,11 @@ class RecordTable(LanceTable):
         found = self._scan(of_kind("fact"), ["owner", "id", "seq"]).sort_by("seq").to_pylist()
         return grouped(((row["owner"], row["id"]), row["seq"]) for row in found)
 
+    def versions_of_summaries(self) -> dict[tuple[str, str], list[int]]:
+        """The same of summaries, by owner and session."""
+        found = self._scan(of_kind("summary"), ["owner", "session", "seq"]).sort_by("seq").to_pylist()
+        return grouped(((row["owner"], row["session"]), row["seq"]) for row in found)
+
     def rows(self, keys: Sequence[int]) -> list[Row]:
         """The rows with these keys as they stand, without their vectors."""
         found: list[Row] = []

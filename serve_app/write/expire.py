@@ -17,7 +17,7 @@ from serve_app.core import Turn
 from serve_app.errors import Overloaded, StorageTrouble
 from serve_app.records import FactGone, FactPut, Record, SummaryGone, SummaryPut, TurnGone, TurnPut
 from serve_app.stores import where
-from serve_app.stores.block import FACT_VERSIONS_MAX, Block
+from serve_app.stores.block import FACT_VERSIONS_MAX, SUMMARY_VERSIONS_MAX, Block
 from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import COLD, Due
 from serve_app.stores.where import every
@@ -43,7 +43,7 @@ class Expirer:
         self._folded_after: dict[int, int] = {}  # shard -> seq that the next part waits to see folded
         self._after: dict[int, int] = {}  # shard -> seq of the last row of the table that this round has dealt with
         self._failed: dict[int, Exception] = {}  # shard -> what this round could not deal with, the first of it
-        self._trimmed: dict[int, int] = {}  # shard -> version of the table whose facts were within bounds
+        self._trimmed: dict[int, int] = {}  # shard -> version of the table that was within bounds
 
     def tend(self, number: int, writer: ShardWriter) -> bool:
         """A part. A round passes over all that is due once: what cannot be dealt with is met again in the next one.
@@ -61,7 +61,7 @@ class Expirer:
         except Overloaded:
             return True  # callers' writes go first
         self._after[number] = stored[-1].seq if len(stored) == self._part else -1
-        self._trim_facts(number, shard)
+        self._trim(number, shard)
         if len(due) > self._part or len(stored) == self._part:
             return True
         if failed := self._failed.pop(number, None):
@@ -98,8 +98,8 @@ class Expirer:
             if not (one.cold and isinstance(error, StorageTrouble)):
                 self._failed.setdefault(number, error)
 
-    def _trim_facts(self, number: int, shard: Shard) -> None:
-        """Values that memory no longer keeps leave the table; no reader and no replay can tell the difference."""
+    def _trim(self, number: int, shard: Shard) -> None:
+        """What of facts and summaries memory no longer keeps leaves the table; no reader and no replay can tell."""
         with shard.merging:
             if self._trimmed.get(number) == shard.table.version():
                 return
@@ -107,6 +107,11 @@ class Expirer:
                 if len(seqs) > FACT_VERSIONS_MAX:
                     older = where.before(seqs[-FACT_VERSIONS_MAX])
                     shard.table.delete(every(where.owned(owner), where.of_kind("fact"), where.of_id(key), older))
+            for (owner, session), seqs in shard.table.versions_of_summaries().items():
+                if len(seqs) > SUMMARY_VERSIONS_MAX:
+                    older = where.before(seqs[-SUMMARY_VERSIONS_MAX])
+                    whose = every(where.owned(owner), where.of_kind("summary"), where.of_session(session))
+                    shard.table.delete(every(whose, older))
             self._trimmed[number] = shard.table.version()
 
 

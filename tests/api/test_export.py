@@ -128,9 +128,8 @@ class Failing(RecordTable):
 
 
 @pytest.fixture
-def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr("serve_app.shards.RecordTable", Failing)
-    running = Running(hash_settings(tmp_path, memory=MemoryOptions(owner_turns_resident=8)))
+def failing(tmp_path: Path) -> Iterator[Running]:
+    running = Running(hash_settings(tmp_path, memory=MemoryOptions(owner_turns_resident=8, rest_s=0.01)), table=Failing)
     for start in range(0, 400, 100):
         running.append("u", "s", *[{"id": str(n), "role": "user", "content": "x"} for n in range(start, start + 100)])
     running.fold()

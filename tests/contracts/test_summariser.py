@@ -213,7 +213,7 @@ def test_what_was_cut_off_ends_with_a_whole_sentence(backend: Backend) -> None:
 def test_a_model_that_hangs_costs_its_deadline(backend: Backend) -> None:
     backend.hangs()
     assert failure(backend, SOON_S) == "deadline"
-    assert failure(backend, 0.0) in ("deadline", "busy")
+    assert failure(backend, 0.0) == "deadline"
     backend.says(SUMMARY)
     assert eventually(backend) == SUMMARY
 
@@ -274,6 +274,31 @@ def test_a_closed_one_refuses_and_lets_go_of_who_waits(backend: Backend) -> None
     assert said in (["closed"], ["deadline"])
     assert failure(backend) == "closed"
     backend.summariser.close()
+
+
+# ---- what only a model in this process can do
+
+
+def test_a_model_that_goes_on_hanging_is_left_alone() -> None:
+    model = Answering(SUMMARY, hangs=True)
+    made = TransformersSummariser("local:test", lambda: model, window_tokens=512, deadline_s=SOON_S, rest_s=60.0)
+    said: list[str] = []
+    for _ in range(5):
+        with pytest.raises(SummariserFailed) as caught:
+            made.summarise(TASK, PLENTY_S)
+        said.append(str(caught.value))
+    assert said == ["deadline"] * 3 + ["left alone after faults"] * 2
+    model.go.set()
+    made.close()
+
+
+def test_who_comes_while_it_is_late_waits_for_his_own_deadline() -> None:
+    local = Local(REST_S)
+    local.hangs()
+    assert failure(local, SOON_S) == "deadline"
+    threading.Timer(SOON_S, local.says, (SUMMARY,)).start()
+    assert summarise(local) == SUMMARY
+    local.close()
 
 
 # ---- what only a server can do

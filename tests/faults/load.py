@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from serve_app.config import StoreOptions
+from serve_app.memory.due import SummaryOptions
 from serve_app.memory.memory import MemoryOptions
 from serve_app.memory.reranking import RerankOptions
 from serve_app.models.rerank import CrossEncoding
@@ -58,7 +59,7 @@ class Clock:
 class Faulty:
     """Of `here` all turns are in memory, of `large` some, of `away-…` none; each has turns that went cold."""
 
-    def __init__(self, data: Path, rest_s: float) -> None:
+    def __init__(self, data: Path, rest_s: float, deadline_s: float = 10.0) -> None:
         self.faults: dict[str, Switch] = {
             "embedder": Switch(),
             "reranker": Switch(),
@@ -67,7 +68,14 @@ class Faulty:
         }
         self._numbers = count()
         clock = Clock()
-        memory = MemoryOptions(turns_resident=18, owner_turns_resident=RESIDENT, rest_s=rest_s, store_wait_s=0.5)
+        memory = MemoryOptions(
+            turns_resident=18,
+            owner_turns_resident=RESIDENT,
+            rest_s=rest_s,
+            store_wait_s=0.5,
+            deadline_s=deadline_s,
+            summary=SummaryOptions(settle_s=60),  # it would bring users back into memory
+        )
         fold = FoldOptions(age_s=1e9, purge_every_s=1e9, round_s=0.05)
         rerank = RerankOptions(late=False, ranker="none", model="pairs")
         settings = hash_settings(data, store=StoreOptions(shards=1), memory=memory, fold=fold, rerank=rerank)

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.load import DEADLINE_MS, RECOVERY_S, USERS, Answer, Faulty, How, Part, percentile, shown
 
 KINDS: Final = ("context", "search", "cold search")
-FAULT_S, LONG_FAULT_S = 0.8, 20.0
+FAULT_S, LONG_FAULT_S = 0.6, 20.0
 REST_S = 0.5
 
 NOISE: Final = 0.1
@@ -93,6 +93,7 @@ def test_figures_of_a_long_fault(tmp_path_factory: pytest.TempPathFactory, part:
     faulty = Faulty(tmp_path_factory.mktemp("long"), 2.0)
     try:
         whole = faulty.under_load(LONG_FAULT_S / 4, KINDS, USERS)
+        faulty.settle()
         faulty.faults[part].put(how)
         answers = faulty.under_load(LONG_FAULT_S, KINDS, USERS)
         faulty.faults[part].mend()

@@ -18,6 +18,7 @@ from serve_app.memory.assembly import Moment, Retrieval, assemble
 from serve_app.memory.expansion import Resolved
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.standing import STANDING_MAX
+from serve_app.stores.block import SUMMARY_VERSIONS_MAX
 from serve_app.write.derived import PutSummary
 from serve_app.write.facts import PutFact
 from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn
@@ -168,3 +169,14 @@ def test_the_newest_are_shown_and_no_more_than_so_many(shard: OneShard) -> None:
         said(shard, f"s{n}", "t", f"no {n}")
     shown = [line.partition("] ")[2] for line in zone(context(shard, budget=20_000))]
     assert shown == [f"no {n}" for n in range(STANDING_MAX + 4, 4, -1)]
+
+
+def test_what_is_kept_for_it_does_not_pile_up(shard: OneShard) -> None:
+    for n in range(SUMMARY_VERSIONS_MAX + 4):
+        said(shard, "old", f"t{n}", f"no {n}")
+    shard.fold()
+    shard.housekeeper().perform("expire", 0)
+    assert len(shard.table.versions_of_summaries()[ANN, "old"]) == SUMMARY_VERSIONS_MAX
+    before = zone(context(shard))
+    shard.restart()
+    assert zone(context(shard)) == before

@@ -36,7 +36,7 @@ from tests.models.test_causal import small
             "2026-01-05 user: 用 Python 写一个 API，不要用 JavaScript。\n2026-01-05 agent: 好的，用 FastAPI。",
             "zh",
         ),
-        ("2026-01-05 user: 予算は五千円までです。夜行便は嫌です。", "ja"),
+        ("01-05 user: 予算は五千円までです。夜行便は嫌です。", "ja"),
         ("2026-01-05 user: The 北京 office is closed and we have to move the meeting.", "en"),
         ("", "en"),
         ("12:30", "en"),

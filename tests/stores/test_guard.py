@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -160,3 +161,15 @@ def test_many_threads_ask_at_once() -> None:
     for thread in threads:
         thread.join(LONG_S)
     assert sorted(answers) == sorted(n for n in range(8) for _ in range(50))
+
+
+class Found:
+    """Something that was read."""
+
+
+def test_a_thread_that_waits_for_work_holds_nothing_of_what_it_read(guard: Guard) -> None:
+    held = weakref.ref(guard.call(Found))
+    ends = time.monotonic() + LONG_S
+    while held() is not None:
+        assert time.monotonic() < ends
+        time.sleep(0.005)

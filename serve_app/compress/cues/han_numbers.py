@@ -8,7 +8,7 @@ from decimal import Decimal
 NUMERAL = r"[零〇一二三四五六七八九十百千万亿两半壹贰叁肆伍陆柒捌玖拾佰仟萬億兩貳參陸]"
 """One character of a number written out."""
 
-NUMBER = rf"(?:\d[\d,]{{0,15}}(?:\.\d{{1,8}})?[百千万亿萬億]?\d{{0,4}}|{NUMERAL}{{1,12}})"
+NUMBER = rf"(?:\d[\d,]{{0,15}}(?:\.\d{{1,8}})?(?:[万亿萬億]\d{{0,4}}千?|[百千]\d{{0,3}})?|{NUMERAL}{{1,12}})"
 """A number in figures, written out, or both (13万5)."""
 
 LENGTH_MAX = 24

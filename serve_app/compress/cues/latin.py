@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-NUMBER = r"(?<!\d)(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
+NUMBER = r"(?<!\d)(?<!\d[.,])(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]\d++)*+)"
 """Possessive: a long run of digits is gone through once."""
 STEM_CHARS_MIN = 3
 
@@ -35,14 +35,23 @@ def values(
     relative_day: str,
     not_counted: str,
     choices: Mapping[str, str],
+    address: str,
+    called: str,
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Patterns of values, of folded text; the surest first."""
     kinds = [
         ("code", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
+        ("address", rf"\b(?:{address})"),
+        (
+            "name",
+            rf"\b(?:{called}) (?P<n>(?!{n}|(?:a|an|the|not|by|off|in|on|for|me|it|un|una|el|la|en"
+            rf"|de)\b)[^\W\d_][\w'-]{{1,30}})",
+        ),
         ("date", r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b"),
         (
             "date",
-            rf"\b(?:{month} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b|\d{{1,2}}(?:st|nd|rd|th)?(?: of| de)? {month}(?!\w))",
+            rf"\b(?:{month} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b|\d{{1,2}}(?:st|nd|rd|th)?(?: of"
+            rf"| de)? {month}(?!\w))",
         ),
         ("date", rf"\b{ordinal}"),
         ("money", rf"(?P<unit>[£$€¥]) ?(?P<n>{n})(?: ?(?:k|m|million|thousand)\b)?"),
@@ -51,22 +60,27 @@ def values(
         ("time", rf"\b\d{{1,2}}[:.h]\d\d(?!\d)(?: ?(?:{clock}))?|\b\d{{1,2}} ?(?:{clock})|\b(?:{clock_words})\b"),
         (
             "size",
-            rf"(?P<n>{n}) ?(?P<unit>mm|cm|m|km|kg|kilos?|g|mg|mcg|ml|l|lb|lbs|oz|ft|feet|foot|inch(?:es)?|miles?|gb|mb|kb|tb|kw|kwh|w|v|bpm|ms|px|mph|dpi|litres?|liters?|litros?|metros?|kilómetros?|gramos?|grams?|degrees?|grados?|°c?)(?!\w)",
+            rf"(?P<n>{n}) ?(?P<unit>mm|cm|m|km|kg|kilos?|g|mg|mcg|ml|l|lb|lbs|oz|ft|feet|foot|inch(?:es)?"
+            rf"|miles?|gb|mb|kb|tb|kw|kwh|w|v|bpm|ms|px|mph|dpi|litres?|liters?|litros?|metros?|kilómetros?"
+            rf"|gramos?|grams?|degrees?|grados?|°c?)(?!\w)",
         ),
         ("duration", rf"(?P<n>{counted})[ -]?(?P<unit>{duration})\b"),
         (
             "code",
-            r"(?<![\w-])(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[a-z])(?!\d{1,4}(?:st|nd|rd|th|am|pm|k|s)\b)[\w-]{4,40}(?![\w-])|\b\d{6,}\b|(?<![\d+])\+?\d[\d ()-]{7,18}\d",
+            r"(?<![\w-])(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[a-z])(?!\d{1,4}(?:st|nd|rd|th|am|pm|k"
+            r"|s)\b)[\w-]{4,40}(?![\w-])|\b\d{6,}\b|(?<![\d+])\+?\d[\d ()-]{7,18}\d",
         ),
         ("often", rf"\b(?:{often})\b"),
         ("time", rf"\b(?:{before_clock}) (?P<n>\d{{1,2}})(?![\d.,:%]*\w| ?(?:{duration}|{money}|people|guests)\b)"),
         (
             "count",
-            rf"(?<![\w.])(?P<n>{counted})(?P<unit>(?: (?!(?:{not_counted})\b)[^\W\d_]{{3,20}}){{1,3}}(?: (?:a|per|al|por) [^\W\d_]{{3,8}})?)(?!\w)",
+            rf"(?<![\w.])(?P<n>{counted})(?P<unit>(?: (?!(?:{not_counted})\b)[^\W\d_]{{3,20}}){{1,3}}(?: (?:a"
+            rf"|per|al|por) [^\W\d_]{{3,8}})?)(?!\w)",
         ),
         (
             "number",
-            rf"(?<![\w.-])(?P<n>{n})(?: (?:a|per|each|every|al|por|cada) (?P<unit>day|week|month|year|night|head|person|día|semana|mes|año|noche|persona))?(?![\w-])",
+            rf"(?<![\w.-])(?P<n>{n})(?: (?:a|per|each|every|al|por|cada) (?P<unit>day|week|month|year|night"
+            rf"|head|person|día|semana|mes|año|noche|persona))?(?![\w-])",
         ),
         ("date", rf"\b(?:{weekday}|{relative_day})\b"),
         ("date", rf"\b{month} \d{{4}}\b"),

@@ -1,0 +1,267 @@
+"""The ledger: what binds is active, what was replaced is superseded, what is no constraint is in neither."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serve_app.compress.ledger import ENTRIES_MAX, ledger, read
+from serve_app.core import Turn
+
+ROLES = {"u": "user", "a": "assistant", "t": "tool"}
+
+
+def said(*lines):
+    """Turns from lines such as `u: No pork, please.`"""
+    parts = [line.partition(": ") for line in lines]
+    return [Turn(f"t{n}", "s", ROLES[role], text, n + 10, n, n) for n, (role, _, text) in enumerate(parts)]
+
+
+def active(*lines):
+    return [entry.text for entry in ledger(said(*lines)) if entry.status == "active"]
+
+
+def superseded(*lines):
+    return [(entry.text, entry.ended_by) for entry in ledger(said(*lines)) if entry.status == "superseded"]
+
+
+BINDING = [
+    "We cannot spend more than 450 euros on this.",
+    "Whatever you suggest, no peanuts.",
+    "Peanuts put me in hospital twice.",
+    "I was diagnosed with diabetes in spring.",
+    "My son is colour-blind.",
+    "Keep the call under twenty minutes.",
+    "The contract has to be signed by 14 March.",
+    "Her surname is spelled Wojciechowska.",
+    "The booking reference is KD-7741.",
+    "It's not that I dislike fish; I can't digest it.",
+    "Nothing that needs an internet connection.",
+    "Only trains, please.",
+    "Don't call me before ten.",
+    "Deliver it to 14 Mill Lane.",
+    "No puedo comer gluten.",
+    "El presupuesto no puede pasar de 900 euros.",
+    "Soy alérgica a los cacahuetes.",
+    "Nada de reuniones antes de las 10.",
+    "La entrega tiene que ser antes del 12 de mayo.",
+    "Me llamo Begoña, con eñe.",
+]
+
+
+@pytest.mark.parametrize("text", BINDING)
+def test_what_binds_is_an_entry_however_it_is_said(text):
+    assert text.rstrip(".") in " ".join(active(f"u: {text}"))
+
+
+NOT_BINDING = [
+    "If I were rich I'd buy a yacht with two pools.",
+    "Imagine we had 40 guests, we'd need a tent.",
+    "Were I ten years younger I'd climb it barefoot.",
+    "My neighbour is allergic to cats, good for him.",
+    "My brother never eats meat, but he isn't coming.",
+    "A balcony would be nice.",
+    "Ideally something in green.",
+    "How many days does it take?",
+    "Thanks, that was quick!",
+    "We talked for a while about the old harbour.",
+    "Si me tocara la lotería, compraría un castillo.",
+    "Mi cuñado odia el cilantro, pero no viene.",
+    "Sería ideal que tuviera terraza.",
+    "¿Cuántos días tarda?",
+]
+
+
+@pytest.mark.parametrize("text", NOT_BINDING)
+def test_hypotheses_other_people_wishes_questions_and_talk_are_no_entries(text):
+    assert active(f"u: {text}") == []
+
+
+REPLACED = [
+    ("u: The budget is 500 euros.", "u: My bonus came, make it 800 euros instead.", "a: Raised to 800."),
+    ("u: The review is on 12 May.", "u: They moved the review to 19 May.", "a: 19 May, updated."),
+    ("u: We are four people.", "u: Anna is joining, so we're five people now.", "a: Five people."),
+    ("u: Ship it to Elm Street 4.", "u: Forget the shipping to Elm Street, I'll collect it.", "a: Removed."),
+    ("u: No dairy in the cake.", "u: Dairy is fine after all, the test came back.", "a: Dairy is allowed again."),
+    ("u: I want the refund by cheque.", "u: Actually, make the refund a bank transfer.", "a: Changed to a transfer."),
+    ("u: Retry failed jobs three times.", "u: Ops complained. Only one retry for failed jobs now.", "a: One retry."),
+    ("u: El presupuesto es de 500 euros.", "u: He cobrado, súbelo a 800 euros.", "a: Actualizado a 800."),
+    ("u: La revisión es el 12 de mayo.", "u: La revisión se ha movido al 19 de mayo.", "a: 19 de mayo, cambiado."),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reply"), REPLACED)
+def test_a_later_statement_on_the_same_matter_replaces_the_earlier(old, new, reply):
+    entries = ledger(said(old, "a: Noted.", "u: It rained all day.", "a: Oh dear.", new, reply))
+    ended = [entry for entry in entries if entry.status == "superseded"]
+    assert [(entry.turn_id, entry.ended_by) for entry in ended] == [("t0", 14)]
+
+
+def test_of_a_chain_only_the_last_is_active():
+    entries = ledger(
+        said(
+            "u: The budget for the trip is 1,000 euros.",
+            "a: 1,000 euros.",
+            "u: Make the budget 1,200 euros.",
+            "a: Changed to 1,200.",
+            "u: Actually, 900 euros is the budget now.",
+            "a: Updated to 900.",
+        )
+    )
+    assert [(entry.seq, entry.status) for entry in entries] == [
+        (10, "superseded"),
+        (12, "superseded"),
+        (14, "active"),
+    ]
+
+
+def test_two_constraints_on_different_matters_stand_side_by_side():
+    lines = (
+        "u: The room may cost 120 euros.",
+        "a: Noted.",
+        "u: We arrive at 19:30 on 3 June.",
+        "a: Noted.",
+        "u: The dog weighs 35 kg.",
+        "a: Noted.",
+    )
+    assert len(active(*lines)) == 3
+    assert not superseded(*lines)
+
+
+def test_what_the_assistant_asks_binds_when_the_user_says_yes():
+    asked = "a: Just to confirm: no calls before nine, right?"
+    assert "no calls before nine" in " ".join(active(asked, "u: Exactly."))
+    assert "no calls before nine" not in " ".join(active(asked, "u: No, that's wrong."))
+
+
+def test_what_a_tool_says_and_the_user_accepts_is_quoted_and_replaces():
+    lines = (
+        "u: The meeting is on 5 May.",
+        "a: 5 May, noted.",
+        't: {"event":"meeting","status":"rescheduled","date":"2026-05-12"}',
+        "a: The meeting was rescheduled to 12 May.",
+        "u: Yes, fine.",
+    )
+    assert '"date":"2026-05-12"' in active(*lines)
+    assert superseded(*lines) == [("The meeting is on 5 May.", 12)]
+
+
+def test_a_constraint_inside_a_long_turn_is_found():
+    talk = "The weather was lovely and the food was even better, we walked along the river for hours. " * 6
+    entries = active(f"u: {talk}One thing though: we must be at the port before 7:30. {talk}")
+    assert any("must be at the port before 7:30" in text for text in entries)
+    assert sum(map(len, entries)) < len(talk)
+
+
+def test_a_constraint_beside_another_persons_matter_is_told_apart():
+    [entry] = active("u: My cousin hates seafood, I'm the one who gets hives from latex, so no gloves.")
+    assert "latex" in entry
+    assert "seafood" not in entry
+
+
+def test_somebody_who_takes_part_binds():
+    lines = ("u: Planning a weekend for me and my brother.", "a: Nice!", "u: My brother can't climb stairs.")
+    assert active(*lines) == ["My brother can't climb stairs."]
+
+
+def test_lasting_is_what_binds_beyond_the_conversation():
+    entries = ledger(said("u: I'm allergic to penicillin.", "u: The train leaves at 7:42."))
+    assert [entry.lasting for entry in entries] == [True, False]
+
+
+def test_a_turn_that_expires_counts_but_is_never_quoted():
+    [first, second] = said("u: The budget is 500 euros.", "u: Make the budget 800 euros instead.")
+    expiring = Turn(second.id, "s", "user", second.content, second.seq, 1, 1, expires_at=99)
+    entries = ledger([first, expiring])
+    assert [(entry.turn_id, entry.status) for entry in entries] == [("t0", "superseded")]
+
+
+def test_entries_are_bounded_and_the_most_worth_keeping_stay():
+    lines = [f"u: Item {n} was on the shelf number {n}." for n in range(ENTRIES_MAX + 40)]
+    entries = ledger(said("u: I must never be given ibuprofen.", "a: Noted, no ibuprofen.", *lines))
+    assert len(entries) <= ENTRIES_MAX
+    assert entries[0].text == "I must never be given ibuprofen."
+
+
+WORDS = [
+    *(
+        "no",
+        "must",
+        "500",
+        "euros",
+        "if",
+        "I",
+        "were",
+        "my",
+        "brother",
+        "hates",
+        "fish,",
+        "but;",
+        "so",
+        "12",
+        "May",
+        "now",
+    ),
+    *(
+        "instead.",
+        "forget",
+        "that!",
+        "不能",
+        "预算",
+        "5000元",
+        "。",
+        "¿",
+        "nunca",
+        "más",
+        "de",
+        "3",
+        "ünïcödé",
+        "🙂",
+        "\n",
+    ),
+    *('{"a":1}', ",", ":", "…"),
+]
+contents = st.lists(st.sampled_from(WORDS), min_size=0, max_size=30).map(" ".join)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool", "system"]), contents), max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_any_conversation_reads_the_same_twice_and_word_for_word(parts):
+    def turns():
+        return [Turn(f"t{n}", "s", role, text, n, n, n) for n, (role, text) in enumerate(parts)]
+
+    reading = read(turns())
+    assert reading == read(turns())
+    told = {turn.id: turn.content for turn in turns()}
+    assert all(entry.text in told[entry.turn_id] for entry in reading.entries)
+    assert all(entry.ended_by is None or entry.ended_by > entry.seq for entry in reading.entries)
+    for number, (_, text) in enumerate(parts):
+        quoted = "".join(one.text for one in reading.statements if one.turn == number)
+        assert "".join(quoted.split()) == "".join(text.split())
+
+
+HOSTILE = [
+    "1" * 40_000,
+    ".,;:!?" * 7_000,
+    "1," * 20_000,
+    "-1" * 20_000,
+    "a@" * 20_000,
+    "if i " * 8_000,
+    '{"a":' * 8_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:6])
+def test_hostile_text_is_read_in_linear_time(text):
+    begun = time.process_time()
+    read([Turn("t", "s", "user", text, 1, 1, 1)])
+    assert time.process_time() - begun < 4.0
+
+
+def test_a_long_conversation_is_folded_in_linear_time():
+    turns = said(*(f"u: I must not pay more than {n} euros for item {n % 7}, no longer {n + 1}." for n in range(1_500)))
+    read(turns)
+    begun = time.process_time()
+    read(turns)
+    assert time.process_time() - begun < 4.0
