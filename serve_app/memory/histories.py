@@ -18,6 +18,7 @@ from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
 from serve_app.core import NEVER, SECOND_US, Summary, Turn
 from serve_app.memory.known import Known
+from serve_app.memory.standing import standing_of_sent
 from serve_app.ports import Tokenizer
 
 CHARACTERS_MAX = 65_536
@@ -57,7 +58,8 @@ class Histories:
         summary = self._summary(inputs, ZONE_TIMES * zone + whole.zones["recent"].tokens, tokenizer)
         if summary is None:
             return whole
-        return build_context(msgspec.structs.replace(inputs, summary=summary), layout, tokenizer)
+        binding = standing_of_sent(summary, inputs.turns, inputs.standing, inputs.facts, inputs.notes)
+        return build_context(msgspec.structs.replace(inputs, summary=summary, standing=binding), layout, tokenizer)
 
     def _summary(self, inputs: ContextInputs, target: int, tokenizer: Tokenizer) -> Summary | None:
         """Of the whole conversation, so that what its end takes back does not stand. None where there is no text."""

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Iterable, Iterator, Sequence
 
 from serve_app.context.inputs import Standing
-from serve_app.core import Constraint, Fact, Summary
+from serve_app.core import Constraint, Fact, Summary, Turn
 from serve_app.stores.block import Block, SessionIndex
 
 STANDING_MAX = 16
@@ -33,6 +33,19 @@ def standing(
     entries = [one for summary in newest[:SESSIONS_MAX] for one in _of(block, summary) if one.mark not in ended]
     entries.sort(key=lambda one: (-one.seq, one.text))
     return tuple(_each_once(entries, [*(fact.value for fact in facts), *notes]))
+
+
+def standing_of_sent(
+    summary: Summary, turns: Sequence[Turn], told: Sequence[Standing], facts: Sequence[Fact], notes: Sequence[str]
+) -> tuple[Standing, ...]:
+    """Of a conversation that was sent along, newest first, before what is stored of the user (`told`)."""
+    times = {turn.seq: turn.created_at for turn in turns}
+    entries = [
+        Standing(one.text, summary.session, one.turn_id, one.seq, times[one.seq])
+        for one in reversed(summary.constraints)
+        if one.lasting and one.status == "active"
+    ]
+    return tuple(_each_once([*entries, *told], [*(fact.value for fact in facts), *notes]))
 
 
 def _of(block: Block, summary: Summary) -> Iterator[Standing]:

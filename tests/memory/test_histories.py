@@ -45,6 +45,18 @@ def text_of(context: dict[str, Any]) -> str:
     return str(msgspec.json.encode(context["messages"]).decode())
 
 
+def test_what_binds_for_good_stands_among_the_facts(calm: Running) -> None:
+    """Where a cache can hold it, and however much else there is."""
+    turns = history(300, at0="I am allergic to peanuts.", at40="Never book anything with seafood.")
+    context = calm.context("u", "Find me a place for dinner.", 800, history=turns, **ASKED)
+    first = context["messages"][0]
+    assert first["role"] == "system"
+    assert "said in this conversation:] I am allergic to peanuts" in first["content"]
+    assert context["cache_prefix"]["messages"] == 1
+    later = calm.context("u", "And dessert?", 800, history=[*turns, *history(2)], **ASKED)
+    assert later["messages"][0] == first
+
+
 @pytest.mark.parametrize("count", [60, 300])
 def test_what_binds_at_the_beginning_of_a_long_history_is_shown(calm: Running, count: int) -> None:
     context = calm.context("u", "Find me a place for dinner.", 1000, history=history(count, at0=WISH), **ASKED)
@@ -108,11 +120,9 @@ def test_any_history_gives_a_valid_context_and_loses_no_turn(inputs: ContextInpu
     check_pairs(msgspec.structs.replace(inputs, partners=sent), built)
     assert digest(Histories().context(inputs, layout, TOKENIZER)) == digest(built)
     span = range(built.summary.first_seq, built.summary.last_seq + 1) if built.summary else range(0)
-    listed = {one.id for one in built.dropped}
-    bare = {one.id for one in build_context(inputs, layout, TOKENIZER).dropped}
+    listed = {one.id for one in built.dropped if one.zone == "recent"}
     for turn in inputs.turns:
-        assert turn.id not in listed or turn.seq not in span
-        assert turn.id in bare or turn.id not in listed or turn.seq < span.start or not built.summary
+        assert turn.expired(inputs.now) or turn.id not in listed or turn.seq not in span
 
 
 def turns_of(count: int, size: int = 100) -> tuple[Turn, ...]:
