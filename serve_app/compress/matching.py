@@ -22,8 +22,8 @@ _LIKE = {
 }
 """Kinds that one value may be told in: `three times` and `one retry`, `45 minutes` and `make it 60`."""
 
-_ONE_KIND = ({"money", "number"},)
-"""A sum said again is said without its currency."""
+_ONE_KIND = ({"money", "number"}, {"count", "number"})
+"""A sum or a count said again is said without its currency or noun."""
 
 _PER = frozenset(("a", "per", "al", "por"))
 
@@ -58,7 +58,7 @@ def _pair(new: Value, old: Value) -> dict[str, float]:
         return {"like_kind": 1.0} | _size(new, old)
     if frozenset(new.unit.split()) & frozenset(old.unit.split()) - _PER:
         return {"kind": 1.0, "unit": 1.0} | _size(new, old)
-    if new.unit and old.unit:
+    if new.kind == old.kind and new.unit and old.unit:
         return {}
     return {"kind": 1.0} | ({} if new.unit or old.unit else {"bare": 1.0}) | _size(new, old)
 

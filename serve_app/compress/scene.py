@@ -65,7 +65,9 @@ class Scene:
         clause = self.clauses[number]
         if self.turns[clause.turn].role == "assistant":
             return False
-        if self.judged.worths[number] < LIVE_WORTH_MIN and not self.judged.heard[clause.turn].changed:
+        if self.judged.worths[number] < LIVE_WORTH_MIN and not (
+            self.judged.heard[clause.turn].changed or self.judged.heard[clause.turn].removed
+        ):
             return bool(_SURE_CHANGES & clause.signals)
         return self.taken[number] or bool(CHANGES & self._turn_signals[clause.turn])
 
@@ -113,6 +115,16 @@ class Scene:
             heard.words.union(*words, heard.asked_words, (value.kind for value in clause.values), told) - clause.words
         )
 
+    def told(self, number: int) -> frozenset[str]:
+        """The words of a clause and of how the assistant takes it."""
+        clause = self.clauses[number]
+        return clause.words | self.judged.heard[clause.turn].words
+
+    def repeated(self, number: int) -> bool:
+        """Whether the assistant repeats a value of it."""
+        clause = self.clauses[number]
+        return any(value.amount in self.judged.heard[clause.turn].amounts for value in clause.values)
+
     def change(self, number: int) -> dict[str, float]:
         """How much a clause sounds like a change, and is taken for one."""
         new = self.clauses[number]
@@ -124,7 +136,8 @@ class Scene:
             f"{near}_near": bool(near),
             "told": self.told_before(number),
             "changed": heard.changed,
-            "repeated": any(value.amount in heard.amounts for value in new.values),
+            "removed": heard.removed,
+            "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
         }
@@ -155,7 +168,7 @@ class Scene:
         heard = self.judged.heard[clause.turn]
         words = self._turn_words[clause.turn] if CHANGES & clause.signals else clause.words
         repeated = bool(heard.words & words) or any(value.amount in heard.amounts for value in clause.values)
-        return heard.acknowledged or heard.changed or repeated
+        return heard.acknowledged or heard.changed or heard.removed or repeated
 
     def _accepted(self, turn: int) -> bool:
         """Whether the user says yes to what an assistant or a tool just said."""

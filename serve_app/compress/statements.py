@@ -51,7 +51,9 @@ SIGNALS = tuple(
 """What the cues may say of a clause: the names of their patterns."""
 
 _SIGNALS_OF_USER = tuple(
-    name for name in SIGNALS if name not in ("acknowledged", "changed", "dismissed", "confirm_request", "figures")
+    name
+    for name in SIGNALS
+    if name not in ("acknowledged", "changed", "dismissed", "removed", "confirm_request", "figures")
 )
 
 _SAYS = re.compile(r"[^\W_]")
@@ -155,7 +157,7 @@ def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cue
     if not _SAYS.search(folded):
         return Clause(0, sentence, start, end, folded, frozenset(), (), frozenset(), "")
     signals = frozenset(name for name in names for cues in tables if getattr(cues, name).search(folded))
-    values = tuple(dict.fromkeys(value for cues in tables for value in values_of(folded, cues)))[:VALUES_MAX]
+    values = tuple(dict.fromkeys(values_of(folded, tables)))[:VALUES_MAX]
     words: frozenset[str] = frozenset().union(*(cues.words(folded) for cues in tables))
     return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
 
@@ -169,21 +171,29 @@ def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
     return next((found.groupdict().get("who") or found[0] for found in others if found), "")
 
 
-def values_of(folded: str, cues: Cues) -> Iterator[Value]:
-    """The values of folded text; of overlapping ones the first in the order of the table."""
+def values_of(folded: str, tables: Sequence[Cues]) -> Iterator[Value]:
+    """The values of folded text; of overlapping ones the first in the order of the tables, bare numbers last."""
     taken: list[tuple[int, int]] = []
-    figures = cues.figures.search(folded) is not None
-    for kind, pattern in cues.values:
-        if not figures and kind in _OF_FIGURES:
+    for bare in (False, True):
+        for cues in tables:
+            figures = cues.figures.search(folded) is not None
+            for kind, pattern in cues.values:
+                if (kind == "number") != bare or (not figures and kind in _OF_FIGURES):
+                    continue
+                yield from _found(folded, cues, kind, pattern, taken)
+
+
+def _found(
+    folded: str, cues: Cues, kind: str, pattern: re.Pattern[str], taken: list[tuple[int, int]]
+) -> Iterator[Value]:
+    for found in pattern.finditer(folded):
+        if any(start < found.end() and found.start() < end for start, end in taken):
             continue
-        for found in pattern.finditer(folded):
-            if any(start < found.end() and found.start() < end for start, end in taken):
-                continue
-            taken.append(found.span())
-            groups = found.groupdict()
-            unit = (groups.get("unit") or "").strip()
-            amount = cues.number(groups.get("n") or found[0])
-            yield Value(kind or found.lastgroup or "", cues.units.get(unit, unit), amount)
+        taken.append(found.span())
+        groups = found.groupdict()
+        unit = (groups.get("unit") or "").strip()
+        amount = cues.number(groups.get("n") or found[0])
+        yield Value(kind or found.lastgroup or "", cues.units.get(unit, unit), amount)
 
 
 def _sentences(text: str, data: bool) -> Iterator[tuple[int, int]]:

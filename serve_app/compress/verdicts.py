@@ -23,6 +23,9 @@ CARRIED_FROM = 1.5
 STRONG_FROM = 2.0
 """The same for what says must or never."""
 
+EXACT_FROM = 2.3
+"""The same for what names an exact value: a date, a sum, a code."""
+
 AGREED_WORTH = 4.0
 """What the assistant asked and the user said yes to."""
 
@@ -91,8 +94,10 @@ def _says_so(clause: Clause, worth: float) -> bool:
         return False
     if "implicit" in signals or ("literal" in signals and clause.values):
         return True
-    exact = any(value.kind in EXACT for value in clause.values)
-    return (bool(_STRONG & signals) or exact) and "past" not in signals and worth >= STRONG_FROM
+    if "past" in signals:
+        return False
+    exact = worth >= EXACT_FROM and any(value.kind in EXACT for value in clause.values)
+    return exact or (worth >= STRONG_FROM and bool(_STRONG & signals))
 
 
 def _says_something(clause: Clause) -> bool:

@@ -81,6 +81,7 @@ class Heard(NamedTuple):
     unheard: bool = False
     asked_words: frozenset[str] = frozenset()
     amounts: frozenset[str] = frozenset()
+    removed: bool = False
 
 
 def heard(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Mapping[int, Heard]:
@@ -110,6 +111,7 @@ def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: i
         not reply,
         frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),
         frozenset(value.amount for value in values),
+        any("removed" in clause.signals for clause in reply) and not values,
     )
 
 

@@ -89,4 +89,4 @@ def test_a_text_is_read_with_the_tables_of_its_scripts(text, languages):
     ],
 )
 def test_values_are_read_with_kind_and_amount(text, kind, amount):
-    assert (kind, amount) in [(one.kind, one.amount) for one in values_of(fold(text), cues_for(text)[0])]
+    assert (kind, amount) in [(one.kind, one.amount) for one in values_of(fold(text), cues_for(text))]

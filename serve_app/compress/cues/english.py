@@ -317,8 +317,15 @@ _SAME = {
     "cost": "budget",
     "guest": "person",
     "people": "person",
-    "person": "person",
+    "heads": "person",
     "head": "person",
+    "folks": "person",
+    "attendees": "person",
+    "pax": "person",
+    "mouths": "person",
+    "kids": "person",
+    "adults": "person",
+    "person": "person",
     "attendee": "person",
     "folk": "person",
     "deliver": "delivery",
@@ -581,7 +588,7 @@ ENGLISH = Cues(
         rf"|baby|toddler)"
         r"|(?P<pronoun>he|she|they)(?:'s|'re|'ve|'ll|'d)?)\b"
     ),
-    reports=re.compile(r"\b(?:says?|said|wrote|called|rang|told|insists?|wants|asked|e?-?mailed|confirmed|texted)\b"),
+    reports=re.compile(r"\b(?:says?|said|wrote|told (?:me|us)|e-?mailed|confirmed|texted|phoned)\b"),
     therefore=re.compile(
         r"^(?:and )?so\b|\bthat's why\b|\bwhich is why\b|\bhence\b|\bbecause of (?:that|him|her|them)\b"
         r"|\btherefore\b|\bwhich means\b"
@@ -702,6 +709,11 @@ ENGLISH = Cues(
         r"|wish)|free (?:choice|to)|i'll choose|unlocked|undone|\bto the \w+ then|new (?:limit|budget|date"
         r"|time|total|ceiling)|(?:is|are) (?:fine|ok|okay|back) |then\.$)"
     ),
+    removed=re.compile(
+        r"\b(?:(?:remov|delet|cancell?|dropp|strick|clear|scrapp|lift|unlock)ed\b|struck|strike (?:it|that|them)|taken? (?:it |that |them )?(?:off|out|away)"
+        r"|(?:i'll|i will) (?:drop|ignore|forget|skip|leave|strike|remove|take|stop|cancel|delete|scrap)\b.{0,30}|gone\b|off (?:the )?(?:list|menu|plan|table)"
+        r"|no (?:longer|more|need)\b|not needed|out (?:then|it is)|without (?:it|that)|forgotten|consider it (?:gone|done|dropped)|stopped|i'll choose|free choice|anything goes|all [a-z]+s\b)"
+    ),
     confirm_request=re.compile(
         r"\b(?:(?:just )?to (?:confirm|be (?:sure|clear)|double[- ]check|recap|check|summari[sz]e)|you (?:said"
         r"|mentioned|told me|want(?:ed)?|asked|prefer)|(?:is that )?(?:right|correct|yes)\?|shall i|should i"
@@ -760,7 +772,7 @@ ENGLISH = Cues(
         + "|"
         + either(_TENS)
         + (
-            r"|grand|million|dozen|altogether|total|together|off|single|every|too|else|only|here|there|hundred"
+            r"|then|grand|million|dozen|altogether|total|together|off|single|every|too|else|only|here|there|hundred"
             r"|thousand|thing|things|of|more|day|bit|lot|way|by|time|to|in|on|at|and|or|the|for|is|it|from|per"
             r"|last|other|side|each|after|before|a|an|with|as|but|if|so|that|this|who|hand|sec|moment|person|point"
             r"|until|then|now"

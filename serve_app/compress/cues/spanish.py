@@ -332,6 +332,9 @@ SPANISH = Cues(
         r"|adelantad\w+|aplazad\w+|ampliad\w+|nuevo (?:límite|presupuesto|total|tope)|nueva (?:fecha|hora)"
         r"|ya no|entonces\.?$|sin problema|permitid\w+|libre)\b"
     ),
+    removed=re.compile(
+        r"\b(?:(?:quit|elimin|retir|tach|borr|anul|cancel|descart|olvid|levant)ad[oa]s?\b|(?:lo|la|los|las) (?:quito|elimino|retiro|tacho|borro|dejo fuera|descarto|olvido)|fuera\b|ya no\b|sin (?:eso|ello)|no hace falta|da igual|elijo yo|libre\b)"
+    ),
     confirm_request=re.compile(
         r"\b(?:(?:solo )?para confirmar|confirmo|confirmas|me confirmas|entonces|así que|dijiste|dijo que"
         r"|me dijiste|querías|¿?correcto\?|¿?verdad\?|¿?cierto\?|¿?no\?|¿?vale\?|es así\?|te parece"
@@ -429,6 +432,10 @@ SPANISH = Cues(
         "por ciento": "percent",
         "metros": "m",
         "personas": "person",
+        "invitados": "person",
+        "comensales": "person",
+        "asistentes": "person",
+        "raciones": "person",
         "persona": "person",
     },
     number=number,

@@ -91,6 +91,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """The assistant takes a statement down: noted, got it, I'll keep that in mind."""
     changed: re.Pattern[str] = NOTHING
     """The assistant changes what it had taken down: updated, switched to, raised to, dropped."""
+    removed: re.Pattern[str] = NOTHING
+    """The assistant takes something out and names nothing new: removed, struck, I'll leave it out, off the list."""
     confirm_request: re.Pattern[str] = NOTHING
     """The assistant asks whether something holds: so no X, right?"""
     confirmation: re.Pattern[str] = NOTHING
