@@ -19,6 +19,8 @@ _LIKE = {
     "duration": frozenset(("number",)),
     "percent": frozenset(("number",)),
     "time": frozenset(("number",)),
+    "day": frozenset(("date",)),
+    "date": frozenset(("day",)),
 }
 """Kinds that one value may be told in: `three times` and `one retry`, `45 minutes` and `make it 60`."""
 

@@ -28,7 +28,7 @@ def outside(turns: Sequence[Turn], clauses: Sequence[Clause], took: Mapping[int,
             found += [None for sentence in sentences for _ in sentence]
             continue
         supposed = _supposed(sentences)
-        others = people.outsiders(sentences, took[turn].dismissed)
+        others = people.outsiders(sentences, took[turn])
         found += [
             "hypothetical" if dream else "third_person" if other else None
             for dream, other in zip(supposed, others, strict=True)
@@ -58,6 +58,8 @@ def _supposed_in(sentence: Sentence, goes_on: bool) -> list[bool]:
     if not starts:
         return [False] * len(sentence)
     start = starts[0]
+    while start and "continues" in signals[start - 1]:
+        start -= 1
     if not unreal and any("instructs" in one for one in signals[start:]):
         return [False] * len(sentence)
     ends = [place for place, one in enumerate(signals) if place > start and "actual" in one and "unreal" not in one]
@@ -82,14 +84,16 @@ class _People:
         self._part: set[str] = set()
         self._last: frozenset[str] = frozenset()
 
-    def outsiders(self, sentences: Sequence[Sentence], dismissed: bool) -> list[bool]:
+    def outsiders(self, sentences: Sequence[Sentence], heard: Heard) -> list[bool]:
         """The clauses of one turn that are about somebody who takes no part."""
         found: list[bool] = []
         for place, sentence in enumerate(sentences):
             following = sentences[place + 1][:1] if place + 1 < len(sentences) else []
             near = [*sentence, *(clause for clause in following if clause.who)]
-            absent = dismissed or any("absent" in clause.signals for clause in near)
-            found += self._outside_in(sentence, absent, bool(found) and found[-1] and _goes_on(sentence[0]))
+            absent = heard.dismissed or any("absent" in clause.signals for clause in near)
+            running = bool(found) and found[-1] and _goes_on(sentence[0])
+            running = running or ("outsider" in sentence[0].signals and not _taken(sentence, heard))
+            found += self._outside_in(sentence, absent, running)
         return found
 
     def _outside_in(self, sentence: Sentence, absent: bool, running: bool) -> list[bool]:
@@ -140,6 +144,15 @@ def _until_contrast(run: Sequence[Clause]) -> Iterator[Clause]:
         if "own" in clause.signals and not {"therefore", "directive"} & clause.signals:
             return
         yield clause
+
+
+def _taken(sentence: Sentence, heard: Heard) -> bool:
+    """Whether the assistant takes something of it down; where nobody answers it may have been."""
+    if heard.dismissed or heard.unheard:
+        return heard.unheard
+    amounts = {value.amount for clause in sentence for value in clause.values}
+    echoed = any(clause.words & heard.words for clause in sentence)
+    return heard.acknowledged or heard.changed or echoed or bool(amounts & heard.amounts)
 
 
 def _goes_on(clause: Clause) -> bool:

@@ -108,17 +108,19 @@ def _says_something(clause: Clause) -> bool:
 
 
 def _agreed(turns: Sequence[Turn], clauses: Sequence[Clause]) -> frozenset[int]:
-    """Sentences in which the assistant asks whether something holds, and the user says that it does."""
+    """Sentences in which one asks whether something holds, and the other says that it does."""
     answers: dict[int, Clause] = {}
     for clause in clauses:
         answers.setdefault(clause.turn, clause)
-    return frozenset(
-        clause.sentence
-        for clause in clauses
-        if turns[clause.turn].role == "assistant"
-        and {"confirm_request", "question"} & clause.signals
-        and clause.turn + 1 in answers
-        and turns[clause.turn + 1].role == "user"
-        and "confirmation" in answers[clause.turn + 1].signals
-        and "denial" not in answers[clause.turn + 1].signals
-    )
+    return frozenset(clause.sentence for clause in clauses if _holds(turns, clause, answers.get(clause.turn + 1)))
+
+
+def _holds(turns: Sequence[Turn], clause: Clause, answer: Clause | None) -> bool:
+    if answer is None or "confirmation" not in answer.signals or "denial" in answer.signals:
+        return False
+    match turns[clause.turn].role, turns[answer.turn].role:
+        case "assistant", "user":
+            return bool({"confirm_request", "question"} & clause.signals)
+        case "user", "assistant":
+            return "question" in clause.signals and bool(_STRONG & clause.signals)
+    return False

@@ -59,7 +59,21 @@ BRIEF_BYTES_MAX = 42
 
 COUNTED_MAX = {"value": 3, "exact": 2, "echoed": 4}
 
-EXACT = ("money", "date", "time", "code", "size", "percent", "email", "url", "path", "version", "name", "address")
+EXACT = (
+    "money",
+    "date",
+    "day",
+    "time",
+    "code",
+    "size",
+    "percent",
+    "email",
+    "url",
+    "path",
+    "version",
+    "name",
+    "address",
+)
 """Kinds of values that cannot be guessed again."""
 
 ROLE_WORTH = {"user": 0.0, "tool": 0.0, "assistant": -2.0, "system": -1.0}

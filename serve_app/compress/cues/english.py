@@ -318,7 +318,8 @@ _SAME = {
     "guest": "person",
     "people": "person",
     "heads": "person",
-    "head": "person",
+    "us": "person",
+    "you": "person",
     "folks": "person",
     "attendees": "person",
     "pax": "person",
@@ -403,7 +404,7 @@ ENGLISH = Cues(
         r"|make|keep|put|use|let's|there's|as|if|from|after|before|in|at|by|the|a|his|her|their)\b)"
         r"|\s(?=(?:but|because|so that|although|though|whereas)\s)"
         r"|\s(?=and (?:i|we|it|he|she|they|please|no|nothing|never|don't|make|keep|put|use|only|also|then|there)\b)"
-        r"|\s(?=so (?:i|we|it|no|nothing|don't|please|the|make|keep|let's|you|that's)\b)",
+        r"|\s(?=so (?:if|i|we|it|no|nothing|don't|please|the|make|keep|let's|you|that's)\b)",
         re.IGNORECASE,
     ),
     binds=re.compile(
@@ -548,7 +549,7 @@ ENGLISH = Cues(
         r"|in (?:a|an) (?:perfect|ideal|dream) world|\bdream(?:t|ed|ing)? (?:about|of|that|last|i)|had (?:a"
         r"|this|the) (?:\w+ )?dream|day ?dream|\bi wish\b|\bif only\b|some ?day\b|one day (?:i|we|maybe"
         r"|perhaps)|(?:just |only |totally )?(?:kidding|joking)\b|as a joke|\bjokingly\b|what if\b|^(?:ok,? |so,? )?say (?:we|i|you|he|she|they|it) (?:won|had|were|was|got|lost|could|found|moved|ran|did|didn't)\b"
-        r"|let's (?:pretend|imagine|say (?:i|we) (?:were|had|won|lived))|(?:thought experiment)"
+        r"|\bif (?:i|we|he|she|they|you|it)'d\b|let's (?:pretend|imagine|say (?:i|we) (?:were|had|won|lived))|(?:thought experiment)"
         r"|sake of argument|devil's advocate|in my (?:wildest )?dreams|fantas(?:y|ise|ize|ising)|pipe dream"
         r"|for (?:example'?s|argument's) sake|half[- ](?:tempted|joking)|\b(?:sometimes|occasionally"
         r"|part of me) (?:i )?(?:think|wonder|wish|dream|want)|toying with the idea|i(?:'d| would) (?:happily "
@@ -563,6 +564,16 @@ ENGLISH = Cues(
         r"|in my dreams|one can dream|a (?:girl|man|guy|woman) can dream|haha|lol\b|ha\b|obviously not)"
     ),
     third_person=re.compile(rf"\b(?P<who>{_OTHERS}){_SAYS_OF_OTHERS}"),
+    outsider=re.compile(
+        r"^(?:and |but |oh |so |also |well |by the way,? ){0,2}(?:the|our|that|my|his|her|their|one of the|old|mrs?|ms|some) (?:[\w'-]+ ){0,5}?"
+        r"(?!(?:order|number|paper|server|water|power|user|door|floor|error|letter|dinner|supper|computer|printer|router|laptop|adapter|container|cluster"
+        r"|layer|folder|header|footer|timer|counter|trailer|register|calendar|summer|winter|december|september|october|november|border|corner|cover|offer"
+        r"|parser|compiler|buffer|driver|handler|helper|filter|pointer|container|cooker|boiler|freezer|dishwasher|washer|dryer|heater|charger|speaker|monitor"
+        r"|sensor|motor|mirror|color|colour|interior|factor|editor|indicator|minor|ulcer|cancer|fever|over|after|under|other|either|whether|rather|never|ever"
+        r"|however|together|matter|quarter|shoulder|finger|mother|father|brother|sister|daughter|partner|owner|customer|restaurant|plant|deadline)\b)"
+        r"(?:[a-z]{3,}(?:er|or|ist|ian|man|woman|men|women|ess|folk)|team|firm|crew|company|guys?|lad|lot|club|clinic|school|shop|boss|ta|couple|family|neighbours?)s?(?:'s)?,?"
+        r"(?: [\w',-]+){0,6}? (?:is|isn't|was|has|had|have|does|do|can't|won't|would|must|never|only|refuses|insists|insisted|wants|wanted|hates|keeps|kept|got|gets|gives|gave|made|makes|told|hired|uses|takes|took|grows|flies|spent|plays|swears|needs|bans|banned|demanded|demands)\b"
+    ),
     absent=re.compile(
         r"\b(?:(?:is|are|'s|'re|was|he|she|they)(?:'s)? (?:not|isn't|aren't|never|won't be) (?:coming|joining"
         r"|eating|here|there|part|on|in(?:volved)?|invited|around|attending|going|travelling|with us|living)"
@@ -571,8 +582,8 @@ ENGLISH = Cues(
         r"|won't be (?:there|coming|joining|with us|eating|around|here)|(?:stays?|staying|stayed) (?:at )?home"
         r"|(?:is|'s|are) away|(?:working|busy|abroad|out of town) (?:that|then|on)|long story|(?:good|fine"
         r"|great|lucky|nice) for (?:him|her|them)|(?:his|her|their) (?:problem|business|choice|call|own|loss"
-        r"|thing)\b|each to|to each|just saying|not (?:my|our) (?:problem|thing)|nothing to do with (?:me|us"
-        r"|this)|unrelated|don't (?:note|write) (?:that|it) down|between (?:him|her|them) and|that's (?:his|her|their) (?:side|thing|contract"
+        r"|thing)\b|each to|to each|just saying|not (?:my|our) (?:problem|thing|circus|business|concern|style)|nothing to do with (?:me|us"
+        r"|this)|unrelated|separately|passed away|i hear\b|don't (?:note|write) (?:that|it) down|between (?:him|her|them) and|that's (?:his|her|their) (?:side|thing|contract"
         r"|business|problem)|by the way|funny (?:story|enough)|lives? in\b|anyway|bless (?:him|her|them)"
         r"|poor (?:thing|guy|man|sod|woman)|go figure|whatever works|doesn't (?:affect|concern|matter)"
         r"|not (?:for )?(?:him|her|them)|call you themselves|swears? by)"

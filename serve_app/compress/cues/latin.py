@@ -53,11 +53,15 @@ def values(
             rf"\b(?:{month} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?\b|\d{{1,2}}(?:st|nd|rd|th)?(?: of"
             rf"| de)? {month}(?!\w))",
         ),
+        ("date", rf"\b{month} \d{{4}}\b"),
         ("date", rf"\b{ordinal}"),
         ("money", rf"(?P<unit>[£$€¥]) ?(?P<n>{n})(?: ?(?:k|m|million|thousand)\b)?"),
         ("money", rf"(?P<n>{n}) ?(?P<unit>{money}|[£$€¥])(?!\w)"),
         ("percent", rf"(?P<n>{n}) ?(?P<unit>%|percent|per cent|por ciento)"),
-        ("time", rf"\b\d{{1,2}}[:.h]\d\d(?!\d)(?: ?(?:{clock}))?|\b\d{{1,2}} ?(?:{clock})|\b(?:{clock_words})\b"),
+        (
+            "time",
+            rf"\b\d{{1,2}}[:h]\d\d(?!\d)(?: ?(?:{clock}))?|\b\d{{1,2}}\.\d\d ?(?:{clock})|\b\d{{1,2}} ?(?:{clock})|\b(?:{clock_words})\b",
+        ),
         (
             "size",
             rf"(?P<n>{n}) ?(?P<unit>mm|cm|m|km|kg|kilos?|g|mg|mcg|ml|l|lb|lbs|oz|ft|feet|foot|inch(?:es)?"
@@ -67,11 +71,12 @@ def values(
         ("duration", rf"(?P<n>{counted})[ -]?(?P<unit>{duration})\b"),
         (
             "code",
-            r"(?<![\w-])(?=[\w-]{0,40}\d)(?=[\w-]{0,40}[a-z])(?!\d{1,4}(?:st|nd|rd|th|am|pm|k"
-            r"|s)\b)[\w-]{4,40}(?![\w-])|\b\d{6,}\b|(?<![\d+])\+?\d[\d ()-]{7,18}\d",
+            r"(?<![\w/-])(?=[\w/-]{0,40}\d)(?=[\w/-]{0,40}[a-z])(?!\d{1,4}(?:st|nd|rd|th|am|pm|k"
+            r"|s)\b)[\w/-]{4,40}(?![\w/-])|\b[a-z]{2,4} \d{3}(?: \d{3}){1,3}\b|\b\d{6,}\b|(?<![\d+])\+?\d[\d ()-]{7,18}\d",
         ),
         ("often", rf"\b(?:{often})\b"),
         ("time", rf"\b(?:{before_clock}) (?P<n>\d{{1,2}})(?![\d.,:%]*\w| ?(?:{duration}|{money}|people|guests)\b)"),
+        ("count", rf"(?P<n>{counted}) (?:of|de) (?P<unit>us|you|nosotros|vosotros)\b"),
         (
             "count",
             rf"(?<![\w.])(?P<n>{counted})(?P<unit>(?: (?!(?:{not_counted})\b)[^\W\d_]{{3,20}}){{1,3}}(?: (?:a"
@@ -82,8 +87,7 @@ def values(
             rf"(?<![\w.-])(?P<n>{n})(?: (?:a|per|each|every|al|por|cada) (?P<unit>day|week|month|year|night"
             rf"|head|person|día|semana|mes|año|noche|persona))?(?![\w-])",
         ),
-        ("date", rf"\b(?:{weekday}|{relative_day})\b"),
-        ("date", rf"\b{month} \d{{4}}\b"),
+        ("day", rf"\b(?:{weekday}|{relative_day})\b"),
     ]
     named = "|".join(rf"(?P<{kind}>{either(words)})" for kind, words in choices.items())
     kinds.append(("", rf"\b(?:{named})\b"))

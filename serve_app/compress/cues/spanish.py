@@ -223,12 +223,16 @@ SPANISH = Cues(
         r"|que no\b|ya ves|obviamente no)"
     ),
     third_person=re.compile(rf"\b(?P<who>{_OTHERS}){_SAYS_OF_OTHERS}"),
+    outsider=re.compile(
+        r"^(?:y |pero |por cierto,? ){0,2}(?:el|la|los|las|un|una|nuestr[oa]|mi) (?!(?:director|motor|ordenador|servidor|computador|valor|color|calor|sector|factor|favor|mejor|error|lector|router|editor|ascensor|interior|comedor|mirador|aspirador[a]?|impresora)\b)"
+        r"(?:[^\W\d_]{3,}(?:dor|dora|tor|tora|ero|era|ista|ógrafo|ógrafa|ente|icial|ogo|oga)s?|gente|equipo|empresa|tipo|señora?|alcalde|cura)\b(?: [^\W\d_]+){0,5}? (?:[^\W\d_]+(?:ó|aba|ía|aron|ieron)|es|tiene|tuvo|va|lleva|usa|dice|mandó|hizo|quiere|no|nunca|siempre|odia)\b"
+    ),
     absent=re.compile(
         r"\b(?:(?:él |ella |ellos |ellas )?no (?:viene|vienen|vendrá|vendrán|va a venir|estará|estarán"
         r"|come con|cena con|viaja|está invitad|participa|cuenta)|se queda[n]? en (?:casa|su)|está (?:fuera"
         r"|de viaje|trabajando)|vive[n]? en|allá (?:él|ella|ellos)|cosas? suya|es cosa suya|él sabrá"
         r"|ella sabrá|sus cosas|cada (?:uno|cual|loco)|pobre\b|bien por|me alegro por|mejor para|no (?:nos"
-        r"|me) afecta|no tiene nada que ver|no (?:tomes nota|lo (?:apuntes|anotes))|por cierto|dicho sea de paso|que conste|para (?:él|ella"
+        r"|me) afecta|no tiene nada que ver|se va antes|no (?:tomes nota|lo (?:apuntes|anotes))|por cierto|dicho sea de paso|que conste|para (?:él|ella"
         r"|ellos) (?:está )?bien|historia larga|ya (?:él|ella))"
     ),
     participant=re.compile(
@@ -433,6 +437,8 @@ SPANISH = Cues(
         "metros": "m",
         "personas": "person",
         "invitados": "person",
+        "nosotros": "person",
+        "vosotros": "person",
         "comensales": "person",
         "asistentes": "person",
         "raciones": "person",

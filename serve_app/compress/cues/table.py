@@ -58,6 +58,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """Said after something: it was not meant ("but I'm not", "not happening", "kidding")."""
     third_person: re.Pattern[str] = NOTHING
     """Its subject is somebody else: my brother-in-law hates, the neighbours are allergic."""
+    outsider: re.Pattern[str] = NOTHING
+    """Its subject is somebody known by their trade: another person's matter, unless the assistant takes it down."""
     absent: re.Pattern[str] = NOTHING
     """Whoever was spoken of takes no part: isn't coming, stays home, long story."""
     participant: re.Pattern[str] = NOTHING
