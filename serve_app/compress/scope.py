@@ -92,11 +92,11 @@ class _People:
             near = [*sentence, *(clause for clause in following if clause.who)]
             absent = heard.dismissed or any("absent" in clause.signals for clause in near)
             running = bool(found) and found[-1] and _goes_on(sentence[0])
-            running = running or ("outsider" in sentence[0].signals and not _taken(sentence, heard))
-            found += self._outside_in(sentence, absent, running)
+            strange = "outsider" in sentence[0].signals and not _taken(sentence, heard)
+            found += self._outside_in(sentence, absent, running, strange)
         return found
 
-    def _outside_in(self, sentence: Sentence, absent: bool, running: bool) -> list[bool]:
+    def _outside_in(self, sentence: Sentence, absent: bool, running: bool, strange: bool) -> list[bool]:
         marks: list[bool] = []
         for place, clause in enumerate(sentence):
             named = self._named(clause)
@@ -107,7 +107,9 @@ class _People:
                 joins = any("participant" in later.signals for later in sentence[place:])
                 self._part |= named if joins and not absent else set()
                 running = absent or not (named & self._part or self._matters(sentence[place:], named))
-            elif {"own", "directive", "instructs"} & clause.signals:
+            elif strange and place == 0:
+                running = True
+            elif {"own", "directive", "instructs"} & clause.signals and "absent" not in clause.signals:
                 running = False
             marks.append(running)
         return marks
@@ -157,4 +159,6 @@ def _taken(sentence: Sentence, heard: Heard) -> bool:
 
 def _goes_on(clause: Clause) -> bool:
     """Whether a sentence after another person's matter is still about them."""
+    if "absent" in clause.signals and not clause.values:
+        return True
     return not _OWN_MATTER & clause.signals and (not clause.values or "subjectless" in clause.signals)
