@@ -307,6 +307,63 @@ _STOP = [
 ]
 
 _SAME = {
+    "kid": "child",
+    "children": "child",
+    "child": "child",
+    "son": "child",
+    "daughter": "child",
+    "box": "box",
+    "crate": "box",
+    "carton": "box",
+    "car": "car",
+    "vehicle": "car",
+    "flat": "flat",
+    "apartment": "flat",
+    "doctor": "doctor",
+    "gp": "doctor",
+    "price": "budget",
+    "bring": "delivery",
+    "send": "delivery",
+    "post": "delivery",
+    "drop-off": "delivery",
+    "start": "start",
+    "begin": "start",
+    "kick": "start",
+    "commence": "start",
+    "launch": "start",
+    "pickup": "pickup",
+    "collect": "pickup",
+    "pick": "pickup",
+    "fetch": "pickup",
+    "call": "call",
+    "phone": "call",
+    "ring": "call",
+    "room": "room",
+    "bedroom": "room",
+    "colour": "colour",
+    "color": "colour",
+    "separator": "separator",
+    "separate": "separator",
+    "delimiter": "separator",
+    "region": "region",
+    "zone": "region",
+    "branch": "branch",
+    "password": "password",
+    "run": "run",
+    "runs": "run",
+    "outing": "run",
+    "jog": "run",
+    "table": "table",
+    "seat": "seat",
+    "desk": "seat",
+    "hour": "hour",
+    "lesson": "lesson",
+    "class": "lesson",
+    "session": "session",
+    "train": "train",
+    "exam": "exam",
+    "test": "exam",
+    "mock": "exam",
     "ceiling": "budget",
     "cap": "budget",
     "limit": "budget",
@@ -664,6 +721,14 @@ ENGLISH = Cues(
         r"|rethink|rethought|reconsider|ended up|realis|realiz|will be|'ll be|is fine|are fine|is ok"
         r"|thinking about it|having thought)\b|\bso\b.{0,30}\bfine\b|!!"
     ),
+    chooses=re.compile(
+        r"\b(?:let's (?:do|have|go|take|make)|(?:go|going|went|gone) (?:with|for)|(?:i'll|we'll|i will|we will|i'd rather|i would rather) (?:take|have|go|do)|make (?:it|that)"
+        r"|(?:so|then|now) it's|it's (?:now|going to be)|it is(?=\W*$|,)|settle for|settled on|opt(?:ed)? for|swap|switch|rather have|decided (?:on|for|to)|i want|we want|give me)\b"
+    ),
+    reminder=re.compile(
+        r"\b(?:you (?:had|have|'ve got|put|got) (?:me|us|it) down|i (?:think i |know i |may have |might have )?(?:told you|asked (?:you )?for|said)|(?:i'd|we'd|i had|we had) (?:said|asked|told|planned|agreed|wanted|booked|promised)"
+        r"|as i said|a while (?:ago|back)|earlier (?:i|we|on)|(?:i|we) (?:originally|first|initially) (?:said|asked|wanted|planned)|i did say|remember (?:the|my|when|that)|(?:i|we) was going to|(?:i|we) were going to)\b"
+    ),
     negative=re.compile(
         r"\b(?:no|not|never|none|nothing|without|zero|nor|neither|nobody|leave (?:it|that|them|those|him"
         r"|her)? ?(?:out|off)|skip|avoid|drop(?:ped)?|scrap(?:ped)?|cancel(?:led|ed)?|exclud\w+|remov\w+"
@@ -671,7 +736,7 @@ ENGLISH = Cues(
         r"|lost interest|hates?|detests?|against|void|gone|ended?|instead of|rather than)\b|n't\b"
     ),
     replacement=re.compile(
-        r"\b(?:instead|make (?:it|that)|actually|changed (?:my|our|her|his|their) minds?|rather than|no longer"
+        r"\b(?:instead|it is(?=\W*$|,)|from (?:here|now) on|comes? to\b|we're down to|down to|ended up (?:with|at)|has to be .{1,30} now|as of (?:now|today|this)|is (?:now|going to be)|works out at|make (?:it|that)|actually|changed (?:my|our|her|his|their) minds?|rather than|no longer"
         r"|scratch that|correction|switch(?:ed)? (?:it |that |this )?to|let's (?:go with|make it|call it|do)"
         r"|on second thoughts?|second thought|thinking about it|having thought|replac(?:e|ed) (?:it |that "
         r"|this )?(?:with|by)|swap(?:ped)? (?:it |that |this )?(?:to|for|with)|moved? (?:it |that "
@@ -682,7 +747,7 @@ ENGLISH = Cues(
         r"|we agreed|we settled)\b"
     ),
     withdrawal=re.compile(
-        r"\b(?:\bforget (?:that|it|about|what|the|my|all|everything)|never ?mind|\bdrop (?:that|the|it|this|my"
+        r"\b(?:\bthat's (?:over|done|history|off)\b|(?:is|are|'s) off (?:the (?:list|menu|table|cards|plan))|no more [a-z]+|scrap the|(?:is|are) history|forget (?:that|it|about|what|the|my|all|everything)|never ?mind|\bdrop (?:that|the|it|this|my"
         r"|all)|\bscrap(?:ped)?\b|\bscratch (?:that|the)|\bignore (?:that|what|my|the)|disregard"
         r"|no longer (?:need|matter|appl|necessary|a problem|an issue|relevant|want|require|have to|important"
         r"|true|valid)|(?:doesn't|don't|does not|not) (?:matter|apply|need|count)(?: [a-z]+){0,3} any ?more"
@@ -774,6 +839,7 @@ ENGLISH = Cues(
             r"this (?:week|month|year)|tomorrow|tonight|today|next (?:week|month|year)|end of (?:the )?(?:month"
             r"|week|year)|easter|christmas(?: eve)?|new year's(?: eve)?|thanksgiving"
         ),
+        goal=r"(?:send|bring|deliver|ship|take|post|mail|drop|move|forward)(?:s|ed|ing)? (?:it|them|this|that|everything|all of it|the [a-z]+)(?: off| over| round)? to(?: the| my| our| her| his)?",
         address=(
             r"\d{1,5}[a-z]? (?:[a-z'-]{2,20} ){1,3}?(?:street|st|lane|road|rd|avenue|ave|close|drive|way|court"
             r"|place|square|crescent|terrace|yard|gardens|hill|row|mews|park)\b|(?:flat|apartment|unit|room|door"
@@ -796,6 +862,11 @@ ENGLISH = Cues(
             "format": "csv json xml yaml toml parquet pdf docx word excel xlsx markdown html jpeg png svg mp4 epub latex",
             "remedy": "refund money_back replacement exchange repair voucher store_credit new_one",
             "seat": "aisle window",
+            "separator": "comma semicolon tab pipe colon dash underscore slash",
+            "sound": "acoustic electric amplified unplugged",
+            "diet": "vegan vegetarian omnivore pescatarian",
+            "size_word": "small medium large extra-large single double twin king queen",
+            "daypart": "morning afternoon evening lunchtime midday noon midnight night",
             "transport": "train plane bus coach car bike taxi ferry flight tram subway tube drive",
             "payment": "cash card paypal invoice transfer cheque debit",
             "language": "english spanish french german italian portuguese chinese japanese dutch welsh polish russian",
