@@ -171,7 +171,7 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
-    sure = bool(_SURE_SIGNS & change.keys())
+    sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
     scored = [
         (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
         for old in earlier

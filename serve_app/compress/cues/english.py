@@ -306,6 +306,8 @@ _STOP = [
     "etc",
 ]
 
+_NO_SUBJECTS = "euro euros eur dollar dollars usd pound pounds gbp quid buck bucks pence cent cents forget drop scrap scratch mind bother"
+
 _SAME = {
     "kid": "child",
     "children": "child",
@@ -919,7 +921,7 @@ ENGLISH = Cues(
     },
     number=number,
     words=stems(
-        [*_STOP, *_AMOUNTS, *_SCALES],
+        [*_STOP, *_AMOUNTS, *_SCALES, *_NO_SUBJECTS.split()],
         _SAME,
         (
             "ingly",

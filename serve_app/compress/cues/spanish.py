@@ -285,7 +285,7 @@ SPANISH = Cues(
         r"|me (?:encontré|desperté|quedé|caí)|estuve|leí|oí|pasé|tardé|intenté|soñé))\b"
     ),
     change=re.compile(
-        r"\b(?:ahora|en vez de|en lugar de|al final|finalmente|en realidad|cambi\w+|nuev[oa]s? (?:plan|fecha"
+        r"\b(?:ahora|pod(?:emos|ría|ríamos) (?:llegar|gastar|subir|pagar)|llegar a|nos da para|en vez de|en lugar de|al final|finalmente|en realidad|cambi\w+|nuev[oa]s? (?:plan|fecha"
         r"|hora|presupuesto|límite|número|receta|dirección|precio|plazo)|mejor\b|pas(?:a|an|amos|ar|e) a"
         r"|mov(?:er|emos|ido|ió|e)|muev\w+|adelant\w+|atras\w+|retras\w+|pospuest\w+|posponer|aplaz\w+"
         r"|reprogram\w+|sub(?:e|imos|ir|ió|ido|amos|en)\b|baj(?:a|amos|ar|ó|ado|emos|an)\b|aument\w+|redu\w+"
@@ -453,7 +453,7 @@ SPANISH = Cues(
     },
     number=number,
     words=stems(
-        [*_STOP, *_AMOUNTS, *_SCALES],
+        [*_STOP, *_AMOUNTS, *_SCALES, "euro", "euros", "eur", "dólares", "pesos"],
         _SAME,
         (
             "amientos",
