@@ -6,7 +6,6 @@ used, so that "Tuesday evening" stays Tuesday when its date is written out.
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -167,12 +166,6 @@ class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
     """It binds beyond its conversation (an allergy, a standing refusal): other sessions of the user may show it."""
 
 
-def mark_of_entry(seq: int, text: str) -> str:
-    """Names an entry of a ledger without quoting it."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return f"{seq}:{digest}"
-
-
 class Topic(msgspec.Struct, frozen=True, omit_defaults=True):
     """A run of turns on one subject, both ends included, and what it was about in a few words of its own."""
 
@@ -206,9 +199,6 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """What it was to be no longer than; 0: not known, as of one that an earlier release made."""
     reasons: tuple[str, ...] = ()
     """Why it is less than the configured backends could give; one with reasons is made again."""
-
-    ended: tuple[str, ...] = ()
-    """Of entries of the user's other sessions that this one has replaced or withdrawn: their marks."""
 
     def same_input(self, input_hash: str, version: str, target_tokens: int) -> bool:
         """Whether it was made of these turns in these states, by the same, to the same end, and whole."""

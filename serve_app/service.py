@@ -232,7 +232,9 @@ class Service:
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
-        compressing = Compressing(compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s)
+        compressing = Compressing(
+            compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s, metrics.summaries
+        )
         opened.callback(compressing.close)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)

@@ -26,14 +26,16 @@ TURNS = [
 ]
 TARGET = 90
 DEADLINE_MS = 300
+LATE_S = 5.0
+"""Some calls of a model that each wait for a deadline, on a busy machine; a hang would be ten times that."""
 
 
 def serving(folder: Path, coarse: SummariserOptions, fine: SummariserOptions | None = None) -> Running:
     return Running(hash_settings(folder, compress=CompressOptions(coarse, fine or coarse)))
 
 
-def server_at(url: str, **more: Any) -> SummariserOptions:
-    return SummariserOptions(backend="openai", url=url, model="m", deadline_ms=DEADLINE_MS, **more)
+def server_at(url: str, deadline_ms: int = DEADLINE_MS, **more: Any) -> SummariserOptions:
+    return SummariserOptions(backend="openai", url=url, model="m", deadline_ms=deadline_ms, **more)
 
 
 def compressed(running: Running) -> Any:
@@ -55,7 +57,7 @@ def test_without_models_nothing_is_missing(extracted: Any) -> None:
 def test_what_a_model_says_truly_stands_in_the_summary(tmp_path: Path) -> None:
     server = ChatServer()
     server.content = "The airline knows that Mia is allergic to peanuts."
-    running = serving(tmp_path, server_at(server.url))
+    running = serving(tmp_path, server_at(server.url, deadline_ms=10_000))
     found = compressed(running)
     assert server.content in found["text"]
     assert found["degradation"]["reasons"] == []
@@ -72,7 +74,7 @@ def test_a_model_that_misbehaves_changes_nothing_and_holds_nobody_up(way: str, t
     for _ in range(3):
         began = time.monotonic()
         found = compressed(running)
-        assert time.monotonic() - began < 6 * DEADLINE_MS / 1e3
+        assert time.monotonic() - began < LATE_S
         assert found["text"] == extracted["text"]
         assert found["constraints"] == extracted["constraints"]
         assert any("coarse" in reason for reason in found["degradation"]["reasons"])

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from serve_app.api.schemas import (
+    COMPRESS_CHARACTERS_MAX,
     CONTENT_BYTES_MAX,
     RERANK_CHARACTERS_MAX,
+    CompressIn,
     EditTurnIn,
     FactIn,
     FiltersIn,
@@ -67,6 +69,14 @@ def documents(body: RerankIn) -> list[str]:
     if sum(map(len, texts)) > RERANK_CHARACTERS_MAX:
         raise InvalidRequest(f"documents: at most {RERANK_CHARACTERS_MAX} characters in all")
     return texts
+
+
+def compressed_turns(body: CompressIn) -> list[NewTurn]:
+    """Raises InvalidRequest like `new_turn`, and where there is too much to read."""
+    turns = [new_turn(turn, f"turns[{index}]") for index, turn in enumerate(body.turns)]
+    if sum(len(turn.content) + len(turn.data or b"") for turn in turns) > COMPRESS_CHARACTERS_MAX:
+        raise InvalidRequest(f"turns: at most {COMPRESS_CHARACTERS_MAX} characters in all")
+    return turns
 
 
 def _field_lives(turn: TurnIn, place: str) -> tuple[FieldLife, ...]:

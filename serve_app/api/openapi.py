@@ -126,6 +126,7 @@ LIMITS = {
     "data_values_looked_at": LOOKED_AT_MAX,
     "rerank_documents": schemas.RERANK_DOCUMENTS_MAX,
     "rerank_characters": schemas.RERANK_CHARACTERS_MAX,
+    "compress_characters": schemas.COMPRESS_CHARACTERS_MAX,
     "path_characters": PATH_CHARACTERS_MAX,
     "field_ttls": schemas.FIELD_TTLS_MAX,
     "gold_turns": schemas.GOLD_TURNS_MAX,

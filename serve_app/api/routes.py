@@ -224,7 +224,7 @@ class Routes:
     async def compress(self, who: Principal, request: Request) -> Response:
         """Stateless: a summary of the turns in the body."""
         body = await _compress(request.body)
-        turns = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, _new_turns, body.turns)
+        turns = await _off_the_loop_if(len(request.body) > LARGE_BODY_BYTES, convert.compressed_turns, body)
         now = None if body.now is None else parse_time(body.now, "now")[0]
         made = await self._compressing.of(who.tenant, turns, body.target_tokens, now, body.tokenizer)
         return json_response(showing.shown_compressed(made))

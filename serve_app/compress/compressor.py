@@ -16,7 +16,8 @@ import msgspec
 from serve_app.compress.composing import as_quoted, composed, new_to
 from serve_app.compress.drafting import DRAFTS_VERSION, Sentences
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
-from serve_app.compress.ledger import LEDGER_VERSION, read
+from serve_app.compress.ledger import LEDGER_VERSION
+from serve_app.compress.parts import Settled, read_on
 from serve_app.compress.prose import Writing
 from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import SEGMENTS_VERSION, segments, topics
@@ -27,7 +28,7 @@ from serve_app.ports import Summariser, Tokenizer
 MODELS_S = 60.0
 """How long the models may take for one summary where the caller sets no deadline."""
 
-SUMMARIES_KEPT, DRAFTS_KEPT = 256, 4_096
+SUMMARIES_KEPT, DRAFTS_KEPT, PARTS_KEPT = 256, 4_096, 64
 """Those used last; made again where they are wanted again."""
 
 
@@ -55,6 +56,7 @@ class Compressor:
         self._fine = fine
         self._made: Remembered[Compressed] = Remembered(SUMMARIES_KEPT)
         self._drafts: Remembered[Sentences] = Remembered(DRAFTS_KEPT)
+        self._parts: Remembered[Settled] = Remembered(PARTS_KEPT)
 
     @property
     def version(self) -> str:
@@ -94,7 +96,7 @@ class Compressor:
         """Models may say what they like: what binds is quoted beside it, and is cut last."""
         writing = Writing(self._coarse, self._fine, self._drafts, target, tokenizer, deadline_s)
         found = segments(turns)
-        reading = read(turns)
+        reading = read_on(turns, self._parts)
         binding, others = quotes(turns, reading)
         chunks = writing.chunks(turns, found, reading, [*binding, *others])
         drafts = writing.calibrated(chunks, writing.drafts(chunks))
@@ -117,6 +119,7 @@ class Compressor:
         """Let go of every text that is remembered: where something was erased or edited, nothing of it stays here."""
         self._made.clear()
         self._drafts.clear()
+        self._parts.clear()
 
 
 def input_hash(turns: Sequence[Turn]) -> str:

@@ -45,12 +45,15 @@ def _distinct(statements: Iterable[Statement]) -> Iterator[Statement]:
 
 def _by_worth(turns: Sequence[Turn], reading: Reading) -> list[Statement]:
     """What may be quoted, best first."""
-    said = [one for one in reading.statements if one.kept and _quotable(turns[one.turn], one)]
-    return sorted(said, key=lambda one: (-one.worth - NEWNESS_WORTH * one.turn / len(turns), -one.turn, one.start))
-
-
-def _quotable(turn: Turn, one: Statement) -> bool:
-    return turn.lasting and (one.verdict == "active" or not _of_an_exchange(turn))
+    lasting = [turn.lasting for turn in turns]
+    exchanged = [_of_an_exchange(turn) for turn in turns]
+    newer = NEWNESS_WORTH / len(turns)
+    said = [
+        one
+        for one in reading.statements
+        if one.kept and lasting[one.turn] and (one.verdict == "active" or not exchanged[one.turn])
+    ]
+    return sorted(said, key=lambda one: (-one.worth - newer * one.turn, -one.turn, one.start))
 
 
 def _of_an_exchange(turn: Turn) -> bool:

@@ -53,7 +53,7 @@ def read(turns: Sequence[Turn]) -> Reading:
     parts = clauses(turns)
     verdicts = judged(turns, parts)
     statements = tuple(_statements(turns, parts, verdicts, fold(turns, parts, verdicts)))
-    return Reading(statements, _entries(turns, statements))
+    return Reading(statements, entries_of(turns, statements))
 
 
 def _statements(turns: Sequence[Turn], parts: Sequence[Clause], judged: Judged, folded: Fold) -> Iterator[Statement]:
@@ -99,7 +99,7 @@ def _joined(turns: Sequence[Turn], run: Statement | None, one: Statement) -> Sta
     )
 
 
-def _entries(turns: Sequence[Turn], statements: Sequence[Statement]) -> tuple[Constraint, ...]:
+def entries_of(turns: Sequence[Turn], statements: Sequence[Statement]) -> tuple[Constraint, ...]:
     """The statements that bind, as entries; of too many the most worth keeping, the newest of equals."""
     binding = [one for one in statements if one.verdict in _ENTRY and turns[one.turn].lasting]
     kept = sorted(binding, key=lambda one: (-one.worth, -one.turn, one.start))[:ENTRIES_MAX]

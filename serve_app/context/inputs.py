@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from serve_app.context.layout import ZONES, Zone
-from serve_app.core import Degradation, Fact, Level, Summary, Tier, Turn, mark_of_entry
+from serve_app.core import Degradation, Fact, Level, Summary, Tier, Turn
 
 Format = Literal["openai", "anthropic", "text"]
 
@@ -52,10 +52,6 @@ class Standing(msgspec.Struct, frozen=True):
     turn_id: str
     seq: int
     said_at: int
-
-    @property
-    def mark(self) -> str:
-        return mark_of_entry(self.seq, self.text)
 
 
 class ContextInputs(msgspec.Struct, frozen=True, kw_only=True):

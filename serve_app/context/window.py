@@ -201,7 +201,7 @@ def _context_id(
         list(map(_STATE, chain.from_iterable(shown))),
         (selection.summary.version, selection.summary.input_hash) if selection.summary else None,
         sorted([(fact.key, fact.seq) for fact in inputs.facts if not fact.expired(inputs.now)]),
-        sorted([one.mark for one in inputs.standing]),
+        sorted([(one.seq, one.text) for one in inputs.standing]),
     )
     how = (inputs.format, layout.name, sorted(layout.shares.items()), tokenizer.name, inputs.versions)
     rest = (page.system, page.text, request, source, how, inputs.degradation.level)

@@ -78,6 +78,7 @@ class CompressorApart:
         return CompressorApart(self._inner, self._worker, fresh=True)
 
     def forget(self) -> None:
+        self._inner.forget()  # which others may have asked
         self._worker.forget()
 
     def compress(

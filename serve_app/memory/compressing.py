@@ -6,6 +6,7 @@ Summaries are made in threads of their own, so that long ones hold up no read.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
@@ -15,6 +16,7 @@ import msgspec
 from serve_app.compress.compressor import Compressed, Compressor, input_hash
 from serve_app.core import SECOND_US, Summary, Turn
 from serve_app.errors import Overloaded
+from serve_app.memory.making import BYTES_A_TOKEN, UNMETERED, Result, SummaryMeter
 from serve_app.memory.reading import living
 from serve_app.memory.redacting import Redacting
 from serve_app.policies import Policies, TtlPolicy
@@ -50,6 +52,7 @@ class Compressing:
         policies: Policies,
         clock: Callable[[], int],
         ttl_s: int,
+        meter: SummaryMeter = UNMETERED,
     ) -> None:
         """`tokenizers` gives one by its name, or the default one."""
         self._compressor = compressor
@@ -57,6 +60,7 @@ class Compressing:
         self._policies = policies
         self._clock = clock
         self._ttl_us = ttl_s * SECOND_US
+        self._meter = meter
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="compress")
         self._redacting = Redacting(policies, self._pool)
         self._waiting = 0
@@ -110,7 +114,13 @@ class Compressing:
         if not alive:
             return Compressed("", 0, 0, 0, input_hash(()))
         quotable = [msgspec.structs.replace(turn, expires_at=None, fields_expire=()) for turn in alive]
-        return self._compressor.compress(quotable, target, tokenizer, MODELS_S)
+        started = time.perf_counter()
+        made = self._compressor.compress(quotable, target, tokenizer, MODELS_S)
+        result: Result = "degraded" if made.reasons else "made" if made.text else "empty"
+        read_tokens = sum(len(turn.text) for turn in quotable) // BYTES_A_TOKEN
+        seconds = time.perf_counter() - started
+        self._meter.summarised(self._compressor.backend, result, seconds, read_tokens, made.tokens)
+        return made
 
     async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)

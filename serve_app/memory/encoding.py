@@ -29,7 +29,7 @@ FAULTS_MAX, REST_S = 3, 2.0
 tries it.
 """
 
-SLOW_S = 0.05
+SLOW_S = 0.1
 """Who waited for less than that learns nothing about the encoder."""
 
 PAST = float("-inf")

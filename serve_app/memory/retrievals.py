@@ -9,7 +9,9 @@ from serve_app.core import Degradation, Tier
 from serve_app.retrieve.found import Answer
 from serve_app.write.hits import Noted
 
-STAGES = frozenset({"expand", "dense", "rerank", "warm", "cold", "store", "recent", "retrieve", "tool exchanges"})
+STAGES = frozenset(
+    {"expand", "dense", "rerank", "warm", "cold", "store", "recent", "retrieve", "tool exchanges", "layouts"}
+)
 CAUSES = frozenset(
     {"deadline", "left_alone", "failed", "overloaded", "encoder_failed", "encoder_unavailable", "store_unavailable"}
 )

@@ -9,12 +9,16 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
 
+from serve_app.compress.ledger import ledger
 from serve_app.context.inputs import Standing
-from serve_app.core import Constraint, Fact, Summary
+from serve_app.core import Constraint, Fact, Summary, Turn
 from serve_app.stores.block import Block, SessionIndex
 
 STANDING_MAX = 16
 """Entries that a context shows, the newest."""
+
+CONSIDERED_MAX = 32
+"""Entries, the newest, among which a later one may have ended an earlier one."""
 
 SESSIONS_MAX = 200
 """Sessions whose ledgers are looked at, the ones summed up last."""
@@ -23,16 +27,41 @@ SESSIONS_MAX = 200
 def standing(
     block: Block, session: str | None, whole_user: bool, seq: int, facts: Sequence[Fact], notes: Sequence[str]
 ) -> tuple[Standing, ...]:
-    """Newest first, each text once, none that a fact or a note says anyway. The block's lock is held."""
+    """Newest first, each text once, none that a fact or a note says anyway or that a later session has ended.
+
+    The block's lock is held.
+    """
     if not block.binding:
         return ()
     names = block.binding if whole_user else block.binding & {session}
     newest = [summary for name in names if (summary := block.summary_at(name, seq)) is not None and summary.binding]
     newest.sort(key=lambda one: one.seq, reverse=True)
-    ended = {which for summary in newest for which in summary.ended}
-    entries = [one for summary in newest[:SESSIONS_MAX] for one in _of(block, summary) if one.mark not in ended]
+    entries = [one for summary in newest[:SESSIONS_MAX] for one in _of(block, summary)]
     entries.sort(key=lambda one: (-one.seq, one.text))
-    return tuple(_each_once(entries, [*(fact.value for fact in facts), *notes]))
+    return tuple(_each_once(_unended(block, entries[:CONSIDERED_MAX]), [*(fact.value for fact in facts), *notes]))
+
+
+def _unended(block: Block, newest_first: Sequence[Standing]) -> list[Standing]:
+    """Those that no entry of a later session has replaced or withdrawn. Worked out once for the same entries."""
+    if len({one.session for one in newest_first}) < 2:
+        return list(newest_first)
+    key = tuple(newest_first)
+    if block.unended is None or block.unended[0] != key:
+        block.unended = key, _outlasting(newest_first)
+    return block.unended[1]
+
+
+def _outlasting(newest_first: Sequence[Standing]) -> list[Standing]:
+    """The entries are read as one conversation, by the same ledger that each of them comes from."""
+    turns = [_as_said(one, number) for number, one in enumerate(reversed(newest_first))]
+    read = ledger(turns)
+    ended = {entry.seq for entry in read if entry.status == "superseded" and entry.ended_by is not None}
+    still = {entry.seq for entry in read if entry.status == "active" and entry.lasting}
+    return [one for turn, one in zip(reversed(turns), newest_first, strict=True) if turn.seq not in ended - still]
+
+
+def _as_said(one: Standing, number: int) -> Turn:
+    return Turn(f"{number}", one.session, "user", one.text, number, one.said_at, one.said_at, rev=number)
 
 
 def _of(block: Block, summary: Summary) -> Iterator[Standing]:

@@ -96,10 +96,10 @@ class ChatSummariser:
 
     async def _lines(self, task: SummaryTask, deadline: float) -> str:
         """Of the answer, or of a second one where the first is of no use; empty where both are."""
-        messages = asked(task)
+        messages, began = asked(task), time.monotonic()
         said = await self._said(task, messages, deadline)
-        lines = lines_of(said)
-        if lines:
+        lines, now = lines_of(said), time.monotonic()
+        if lines or deadline - now < now - began:  # the second one would not be whole in time
             return lines
         return lines_of(await self._said(task, asked_again(task, messages, said.content), deadline))
 

@@ -34,7 +34,7 @@ FAULTS_MAX, REST_S = 3, 2.0
 it.
 """
 
-FAIR_S: Final = 0.02
+FAIR_S: Final = 0.05
 """A search with less time than that says nothing about the model."""
 
 FEATURES_KIND: Final = "features"

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,7 @@ class Block:
         self.facts: dict[str, list[Fact]] = {}
         self.summaries: dict[str, list[Summary]] = {}
         self.binding: set[str] = set()  # sessions of whose summaries one has something that binds for good
+        self.unended: tuple[Any, Any] | None = None  # what `memory.standing` has worked out of the entries of all
         self.mixed = False  # whether a turn has been here with a letter of another script than Latin
         self.vectors = HotVectors(key, versions, hot)
         self.expiring: dict[int, int] = {}  # turn seq -> when it expires, for resident turns that do
@@ -334,6 +336,7 @@ class Block:
         self.moved.clear()
         self.sessions, self.turns, self.expiring = {}, {}, {}
         self.facts, self.summaries, self.binding = {}, {}, set()
+        self.unended = None
         self.columns, self.mixed = Columns(), False
         self.vectors.clear()
         self.changed_seq = seq
@@ -373,4 +376,5 @@ class Block:
 
     def _lose_summaries(self, session: str) -> list[Summary]:
         self.binding.discard(session)
+        self.unended = None
         return self.summaries.pop(session, [])

@@ -36,7 +36,7 @@ class GuardBounds(msgspec.Struct, frozen=True):
     waiting_max: int = 256
     wait_s: float = 5.0
     """The longest that anybody waits for one read."""
-    slow_s: float = 0.05
+    slow_s: float = 0.15
     """A read that came not even in so long counts as a fault; whoever has less time learns nothing from it."""
     faults_max: int = 3
     rest_s: float = 2.0

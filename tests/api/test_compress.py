@@ -91,6 +91,7 @@ def test_a_tokenizer_by_name(service: Running) -> None:
         {"turns": [{"role": "user"}]},
         {"turns": [said("x")] * 1001},
         {"turns": [said("x", colour=1)]},
+        {"turns": [said("x" * (1 << 20))] * 3},
         {"target_tokens": 0},
         {"target_tokens": -5},
         {"target_tokens": 2_000_001},
@@ -103,6 +104,18 @@ def test_a_tokenizer_by_name(service: Running) -> None:
 def test_bad_requests_are_refused(service: Running, body: dict[str, Any]) -> None:
     whole = {"turns": [said("x")], "target_tokens": 50} | body
     refused(service.call("POST", "/v1/compress", json=whole), 422, "invalid_request")
+
+
+def test_it_is_metered_like_any_summary(service: Running) -> None:
+    counter = 'memstrata_compressor_duration_seconds_count{backend="extractive",result="made"}'
+    before = _sample(service, counter)
+    compress(service, [said(BUDGET)])
+    assert _sample(service, counter) >= before + 1
+
+
+def _sample(service: Running, name: str) -> float:
+    lines = service.call("GET", "/metrics", key=None).text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
 def test_nothing_is_stored(service: Running) -> None:

@@ -57,6 +57,10 @@ def test_limits_are_the_constants_that_bind(described: dict[str, Any]) -> None:
     assert limits["query_characters"] == schemas.QUERY_CHARACTERS_MAX == search["query"]["maxLength"]
     assert limits["budget_tokens"] == schemas.BUDGET_TOKENS_MAX == context["budget_tokens"]["maximum"] == 2_000_000
     assert limits["deadline_ms"] == schemas.DEADLINE_MS_MAX == context["deadline_ms"]["anyOf"][0]["maximum"] == 60_000
+    compress = kinds["CompressIn"]["properties"]
+    assert limits["turns_a_call"] == compress["turns"]["maxItems"]
+    assert limits["budget_tokens"] == compress["target_tokens"]["maximum"]
+    assert limits["compress_characters"] == schemas.COMPRESS_CHARACTERS_MAX == 2_097_152
     assert limits["id_characters"] == context["user_id"]["maxLength"] == 256
     assert limits["page_turns"] == schemas.PAGE_TURNS_MAX
 

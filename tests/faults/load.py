@@ -72,7 +72,7 @@ class Faulty:
             turns_resident=18,
             owner_turns_resident=RESIDENT,
             rest_s=rest_s,
-            store_wait_s=0.5,
+            store_wait_s=1.0,
             deadline_s=deadline_s,
             summary=SummaryOptions(settle_s=60),  # it would bring users back into memory
         )

@@ -127,7 +127,7 @@ def test_plain_reads_of_a_hung_table_are_refused_in_time_and_others_answered(fau
     started = time.monotonic()
     for user in ("away-0", "away-1", "away-2", "away-3"):
         refused(running.call("GET", f"/v1/sessions/s/turns?user_id={user}"), 503, "store_unavailable")
-    assert time.monotonic() - started < 4 * 0.5 + SLACK_S
+    assert time.monotonic() - started < 4 * 1.0 + SLACK_S
     assert len(running.turns("here", "s")) == 4
     assert running.ok("GET", "/v1/admin/stats")["shards"][0]["table_fragments"] is None
 
@@ -154,12 +154,12 @@ def test_the_compressor_is_never_on_the_way_of_a_read(tmp_path: Path, how: str) 
         for number in range(30):
             running.append("u", "s", f"the boat that came as number {number}")
             started = time.monotonic()
-            context = running.context("u", f"which boat, {number}?", session_id="s", deadline_ms=500)
+            context = running.context("u", f"which boat, {number}?", session_id="s", deadline_ms=5_000)
             assert context["degradation"] == {"level": "full", "reasons": []}
-            assert running.search("u", "which boat?", deadline_ms=500)["degradation"]["reasons"] == []
+            assert running.search("u", "which boat?", deadline_ms=5_000)["degradation"]["reasons"] == []
             slowest = max(slowest, time.monotonic() - started)
             time.sleep(0.02)
-        assert slowest < 2 * 0.5 + SLACK_S
+        assert slowest < SLACK_S
         made = running.ok("POST", "/v1/sessions/s/summary:refresh", params={"user_id": "u"})
         assert made["last_seq"] > 0, "what needs no model makes it"
         server.delay_s, server.resets = 0.0, False

@@ -13,7 +13,7 @@ import pytest
 from serve_app.context.layout import DEFAULT_LAYOUT
 from serve_app.context.tokens import open_tokenizer
 from serve_app.context.window import Context, build_context
-from serve_app.core import Constraint, Summary, mark_of_entry
+from serve_app.core import Constraint, Summary
 from serve_app.memory.assembly import Moment, Retrieval, assemble
 from serve_app.memory.expansion import Resolved
 from serve_app.memory.requests import AsOf, ContextRequest
@@ -47,7 +47,7 @@ def said(shard: OneShard, session: str, turn_id: str, text: str, owner: str = AN
 def put(
     shard: OneShard, session: str, entries: tuple[Constraint, ...], seq: int, owner: str = ANN, **more: object
 ) -> Summary:
-    values = {"ended": (), "expires_at": LATER} | more
+    values = {"expires_at": LATER} | more
     made = Summary(session, "text", seq, seq, 1, "v", "h", 0, NOW, constraints=entries, **values)  # type: ignore[arg-type]
     stored = shard.do(PutSummary(owner, made, shard.shard.applied_seq))
     assert isinstance(stored, Summary)
@@ -107,12 +107,22 @@ def test_superseded_and_passing_entries_are_not_shown(shard: OneShard) -> None:
     assert [line.partition("] ")[2] for line in zone(context(shard))] == ["no fish"]
 
 
-def test_what_another_session_has_ended_is_not_shown(shard: OneShard) -> None:
-    first = said(shard, "old", "t", ALLERGY)
-    mark = mark_of_entry(first.constraints[0].seq, ALLERGY)
-    later = said(shard, "new", "u", "I never eat fish.", ended=(mark,))
-    assert [line.partition("] ")[2] for line in zone(context(shard))] == ["I never eat fish."]
-    assert [line.partition("] ")[2] for line in zone(context(shard, seq=later.seq - 1))] == [ALLERGY]
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (ALLERGY, "I am no longer allergic to peanuts."),
+        ("I only want aisle seats.", "From now on I only want window seats."),
+        ("我对青霉素过敏。", "我已经不对青霉素过敏了。"),
+    ],
+)
+def test_what_a_later_session_has_ended_is_not_shown(shard: OneShard, before: str, after: str) -> None:
+    first = said(shard, "old", "t", before)
+    said(shard, "beside", "t", "I never eat pork.")
+    said(shard, "new", "u", after)
+    assert [line.partition("] ")[2] for line in zone(context(shard))] == [after, "I never eat pork."]
+    assert [line.partition("] ")[2] for line in zone(context(shard, seq=first.seq))] == [before]
+    shard.do(DeleteSession(ANN, "new"))
+    assert [line.partition("] ")[2] for line in zone(context(shard))] == ["I never eat pork.", before]
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,6 @@ _SAME = {
     "kids": "person",
     "adults": "person",
     "person": "person",
-    "head": "person",
     "attendee": "person",
     "folk": "person",
     "deliver": "delivery",

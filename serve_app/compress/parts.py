@@ -1,0 +1,114 @@
+"""A long conversation read part by part, so that one that goes on costs what is new and not what is old. Pure.
+
+A part is read with what earlier ones left open: the turns that hold statements which may still be replaced, each with
+its neighbours, that say how it was taken. What closed parts say is settled but for that: a later part may end it.
+Parts end at fixed numbers of turns, so that reading on gives what reading from the first turn gives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+
+from serve_app.compress.ledger import Reading, entries_of, read
+from serve_app.compress.remembered import Remembered
+from serve_app.compress.statements import Statement
+from serve_app.core import Turn
+
+PART_TURNS = 128
+"""Turns of one part: a conversation of so many is read as a whole."""
+
+OPEN_TURNS_MAX = 48
+"""Turns that a part takes on from earlier ones, those most worth keeping."""
+
+OPEN_WORTH_MIN = 1.0
+"""Of a statement that binds nobody, to be taken on."""
+
+
+class Settled(NamedTuple):
+    """What the turns before `end` say."""
+
+    end: int
+    statements: tuple[Statement, ...]
+    open: tuple[int, ...]
+    """Numbers of the turns that the next part takes on."""
+
+
+_NOTHING = Settled(0, (), ())
+
+
+def read_on(turns: Sequence[Turn], kept: Remembered[Settled]) -> Reading:
+    """The reading of these turns. `kept`: what closed parts said, by the digest of all turns up to their end."""
+    names = _names(turns)
+    known = (kept.get(name) for name in reversed(names))
+    settled = next((one for one in known if one is not None), _NOTHING)
+    for name in names[settled.end // PART_TURNS :]:
+        settled = _settled(turns, settled, settled.end + PART_TURNS)
+        kept.put(name, settled)
+    statements = _said(turns, settled, len(turns))
+    return Reading(statements, entries_of(turns, statements))
+
+
+def _names(turns: Sequence[Turn]) -> list[str]:
+    """Of each closed part: after it there is at least one turn more."""
+    digest = hashlib.blake2b(digest_size=16)
+    names = []
+    for number, turn in enumerate(turns[:-1], 1):
+        digest.update(msgspec.msgpack.encode(turn))
+        if number % PART_TURNS == 0:
+            names.append(digest.hexdigest())
+    return names
+
+
+def _settled(turns: Sequence[Turn], before: Settled, end: int) -> Settled:
+    """With the turns up to `end`."""
+    statements = _said(turns, before, end)
+    return Settled(end, statements, tuple(_open(turns[:end], statements)))
+
+
+def _said(turns: Sequence[Turn], before: Settled, end: int) -> tuple[Statement, ...]:
+    """What is said up to `end`."""
+    numbers = [*before.open, *range(before.end, end)]
+    found = _renumbered(read([turns[number] for number in numbers]).statements, numbers, before)
+    by_turn = {number: tuple(said) for number, said in groupby(found, key=lambda one: one.turn)}
+    earlier = groupby(before.statements, key=lambda one: one.turn)
+    told = [one for number, said in earlier for one in _later(tuple(said), by_turn.get(number, ()))]
+    return (*told, *(one for one in found if one.turn >= before.end))
+
+
+def _renumbered(statements: Iterable[Statement], numbers: Sequence[int], before: Settled) -> list[Statement]:
+    sentence = before.statements[-1].sentence + 1 if before.statements else 0
+    return [
+        msgspec.structs.replace(
+            one,
+            turn=numbers[one.turn],
+            sentence=sentence + one.sentence,
+            ended_by=None if one.ended_by is None else numbers[one.ended_by],
+        )
+        for one in statements
+    ]
+
+
+def _later(said: tuple[Statement, ...], again: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """What an earlier turn says, or says now that more of it has been ended."""
+    return again if _ended(again) > _ended(said) else said
+
+
+def _ended(statements: Iterable[Statement]) -> int:
+    """Characters of what no longer holds."""
+    return sum(one.end - one.start for one in statements if one.verdict == "superseded")
+
+
+def _open(turns: Sequence[Turn], statements: Iterable[Statement]) -> Iterator[int]:
+    """The turns that hold what may still be replaced, with their neighbours, in order."""
+    worths: dict[int, float] = {}
+    for one in statements:
+        if one.verdict == "active" or (one.kept and turns[one.turn].role == "user" and one.worth >= OPEN_WORTH_MIN):
+            worths[one.turn] = max(one.worth, worths.get(one.turn, one.worth))
+    best = sorted(worths, key=lambda number: (-worths[number], -number))[:OPEN_TURNS_MAX]
+    around = {number + beside for number in best for beside in (-1, 0, 1)}
+    yield from sorted(number for number in around if 0 <= number < len(turns))
