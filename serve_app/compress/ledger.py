@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from serve_app.compress.slots import Fold, fold
+from serve_app.compress.slots import DOUBT_WORTH, Fold, fold
 from serve_app.compress.statements import Clause, Statement, Verdict, clauses
 from serve_app.compress.verdicts import Judged, judged
 from serve_app.core import Constraint, Turn
@@ -81,7 +81,7 @@ def _statement(turns: Sequence[Turn], parts: Sequence[Clause], judged: Judged, f
         text,
         part.sentence,
         verdict,
-        judged.worths[number],
+        judged.worths[number] + (DOUBT_WORTH if number in folded.doubted else 0.0),
         end,
         "lasting" in part.signals,
     )

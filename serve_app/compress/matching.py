@@ -59,9 +59,11 @@ def _pair(new: Value, old: Value) -> dict[str, float]:
     if new.kind != old.kind and {new.kind, old.kind} not in _ONE_KIND:
         return {"like_kind": 1.0} | _size(new, old)
     if frozenset(new.unit.split()) & frozenset(old.unit.split()) - _PER:
-        return {"kind": 1.0, "unit": 1.0} | _size(new, old)
+        return {"kind": 1.0, "bare" if new.kind == "money" else "unit": 1.0} | _size(new, old)
     if new.kind == old.kind and new.unit and old.unit:
         return {}
+    if new.kind == "code":
+        return {"kind": 1.0, "code": 1.0}
     return {"kind": 1.0} | ({} if new.unit or old.unit else {"bare": 1.0}) | _size(new, old)
 
 

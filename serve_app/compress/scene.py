@@ -19,6 +19,9 @@ NEAR_CLAUSES = 8
 """Clauses before and after whose words stand near."""
 
 CHANGES = frozenset(("change", "replacement", "withdrawal"))
+ANSWER_WORDS_MAX = 3
+"""Content words of a plan that is named and no more."""
+
 _SURE_CHANGES = frozenset(("replacement", "withdrawal"))
 
 _BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
@@ -113,6 +116,16 @@ class Scene:
         told = self._turn_words[clause.turn - 1] if self.told_before(number) else _NO_WORDS
         return (
             heard.words.union(*words, heard.asked_words, (value.kind for value in clause.values), told) - clause.words
+        )
+
+    def is_answer(self, number: int) -> bool:
+        """Whether a clause is a plan of a few words, chosen when the assistant asked."""
+        clause = self.clauses[number]
+        exact = any(value.kind in EXACT for value in clause.values)
+        return (
+            self.judged.heard[clause.turn].asked
+            and len(self._turn_words[clause.turn]) <= ANSWER_WORDS_MAX
+            and not exact
         )
 
     def told(self, number: int) -> frozenset[str]:

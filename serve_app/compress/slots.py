@@ -17,48 +17,50 @@ from serve_app.compress.verdicts import Judged
 from serve_app.core import Turn
 
 FITS = {
-    "near_size": 1.6,
-    "points": 1.6,
-    "withdrawal": 1.5,
-    "bare": 1.5,
+    "chosen": 3.0,
+    "withdrawal": 1.6,
+    "near_size": 1.5,
     "own": 1.5,
+    "points": 1.4,
+    "bare": 1.4,
     "kind": 1.2,
-    "alone": 0.9,
-    "denied": 0.9,
+    "code": 1.2,
+    "denied": 1.0,
+    "alone": 1.0,
     "names_old": 0.9,
-    "flips": 0.8,
     "echo": 0.7,
+    "flips": 0.7,
     "recent": 0.7,
-    "removed": 0.6,
-    "repeated": 0.6,
-    "subject_changed": 0.6,
-    "unit": 0.5,
-    "changed": 0.5,
-    "taken_both": 0.4,
+    "removed": 0.7,
+    "subject_changed": 0.5,
     "replacement": 0.4,
+    "repeated": 0.4,
+    "old_repeated": 0.4,
+    "changed": 0.4,
+    "unit": 0.4,
+    "change": 0.4,
+    "taken_both": 0.3,
     "change_near": 0.3,
-    "change": 0.3,
-    "old_repeated": 0.3,
     "withdrawal_near": 0.2,
-    "old_worth": 0.2,
     "worth": 0.2,
+    "old_worth": 0.2,
     "alone_near": 0.1,
-    "told": -0.3,
     "no_value": -0.3,
-    "replacement_near": -0.4,
+    "told": -0.3,
+    "no_word": -0.3,
+    "replacement_near": -0.3,
     "quiet": -0.5,
     "calm": -0.6,
-    "no_word": -0.6,
-    "like_kind": -0.9,
-    "far_size": -1.7,
+    "like_kind": -1.0,
+    "far_size": -1.1,
 }
 """What each sign adds to how well a later clause fits an earlier one that it may end: the weights of a logistic
 regression on labelled dialogues in five languages, rounded."""
 
-FITS_FROM = 4.0
+FITS_FROM = 4.2
 """Fit from which a clause ends the one that it fits best."""
 
-FITS_TOO_FROM = 5.5
+FITS_TOO_FROM = 5.7
 """Fit from which it ends others beside that one."""
 
 FLIP_WEIGHT_MIN = 0.6
@@ -70,15 +72,31 @@ QUIET_OWN_MIN = 1.5
 POINTS_WORDS_MAX = 0
 """Content words of a withdrawal that names nothing itself: it means what was said last."""
 
+DOUBT_FROM = FITS_FROM - 1.0
+"""Fit from which it is in doubt whether a clause still holds: it stays an entry and is worth less."""
+DOUBT_WORTH = -2.5
+
 OWN_MAX, WORTH_MAX = 2.5, 6.0
 
 CANDIDATES_MAX = 24
 """Open clauses that are looked at for a kind of value or a word, the newest."""
 
 _CHANGE_SIGNS = frozenset(
-    ("change", "replacement", "change_near", "replacement_near", "told", "withdrawal", "changed", "removed", "flips")
+    (
+        "change",
+        "replacement",
+        "change_near",
+        "replacement_near",
+        "told",
+        "withdrawal",
+        "changed",
+        "removed",
+        "flips",
+        "chosen",
+    )
 )
 _SURE_SIGNS = frozenset(("replacement", "replacement_near", "withdrawal", "withdrawal_near", "changed", "removed"))
+_SURE_WORDS = frozenset(("replacement", "withdrawal", "changed", "removed", "chosen"))
 
 
 class Fold(NamedTuple):
@@ -88,6 +106,8 @@ class Fold(NamedTuple):
     """Number of a clause -> number of the turn that replaced or withdrew it."""
     promoted: frozenset[int]
     """Clauses that replaced another and bind for that alone."""
+    doubted: frozenset[int]
+    """Clauses that still hold, it seems, and that something came close to ending."""
 
 
 def fold(turns: Sequence[Turn], clauses: Sequence[Clause], judged: Judged) -> Fold:
@@ -95,17 +115,21 @@ def fold(turns: Sequence[Turn], clauses: Sequence[Clause], judged: Judged) -> Fo
     scene = Scene(turns, clauses, judged)
     ended: dict[int, int] = {}
     promoted: set[int] = set()
+    doubted: set[int] = set()
     open_clauses = _Open()
     for number, clause in enumerate(clauses):
         if not scene.counts(number):
             continue
-        for old in replaced(scene, number, open_clauses) if scene.may_replace(number) else ():
+        fits = fitting(scene, number, open_clauses) if scene.may_replace(number) else []
+        doubted.update(old for fit, old in fits[:1] if fit >= DOUBT_FROM)
+        for old in _ended(scene, number, fits):
             promoted.add(number)
             for gone in scene.falls_with(old):
                 ended.setdefault(gone, clause.turn)
                 open_clauses.close(gone)
         open_clauses.add(number, _names(scene, number))
-    return Fold(ended, frozenset(one for one in promoted if one not in ended and scene.says_something(one)))
+    says = (one for one in promoted if one not in ended and scene.says_something(one))
+    return Fold(ended, frozenset(says), frozenset(doubted - ended.keys()))
 
 
 class _Open:
@@ -134,30 +158,40 @@ def _names(scene: Scene, number: int) -> Iterator[str]:
     yield from {f"={value.kind}" for value in scene.values[number]}
 
 
-def replaced(scene: Scene, number: int, open_clauses: _Open) -> list[int]:
-    """The earlier clauses that this one ends: the one that it fits best, and others that it fits surely."""
+def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float, int]]:
+    """The earlier clauses that this one may end, with how well it fits them, the best first."""
     new = scene.clauses[number]
     change, near = scene.change(number), scene.near(number)
     names = {f"={kind}" for value in scene.values[number] for kind in like(value.kind)}
     if _SURE_SIGNS & change.keys():
         names |= new.words | near
-    found = open_clauses.found_by(names, scene.clauses_of(scene.last_taken(new.turn)))
+    found = open_clauses.found_by(names, [*scene.clauses_of(scene.last_taken(new.turn)), *scene.clauses_of(new.turn)])
     earlier = [
-        old
-        for old in found
-        if scene.clauses[old].turn < new.turn and not scene.accepts(number, scene.clauses[old].turn)
+        old for old in found if _before(scene, number, old) and not scene.accepts(number, scene.clauses[old].turn)
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
-    sure = bool(_SURE_SIGNS & change.keys())
+    sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
     scored = [
         (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
         for old in earlier
         if sure or matches[old] or not new.words.isdisjoint(scene.clauses[old].words)
     ]
     scored.sort(reverse=True)
-    best = [old for fits, old in scored[:1] if fits >= FITS_FROM]
-    return best + [old for fits, old in scored[1:] if fits >= FITS_TOO_FROM and new.words & scene.clauses[old].words]
+    return scored
+
+
+def _ended(scene: Scene, number: int, fits: Sequence[tuple[float, int]]) -> list[int]:
+    """The one that it fits best, and others that it fits surely and shares words with."""
+    best = [old for fit, old in fits[:1] if fit >= FITS_FROM]
+    words = scene.clauses[number].words
+    return best + [old for fit, old in fits[1:] if fit >= FITS_TOO_FROM and words & scene.clauses[old].words]
+
+
+def _before(scene: Scene, number: int, old: int) -> bool:
+    """Whether it was said in an earlier turn, or quoted in an earlier sentence of this one."""
+    new, before = scene.clauses[number], scene.clauses[old]
+    return before.turn < new.turn or (before.sentence < new.sentence and "reminder" in before.signals)
 
 
 def fit(signs: Mapping[str, float]) -> float:
@@ -194,8 +228,10 @@ def signs(
         found["names_old"] = 1.0
     if scene.repeated(old):
         found["old_repeated"] = 1.0
-    if before.turn == scene.last_taken(new.turn):
+    if before.turn in (scene.last_taken(new.turn), new.turn):
         found["recent"] = 1.0
+    if "chooses" in new.signals and scene.taken[number] and scene.is_answer(old):
+        found["chosen"] = 1.0
     if _flips(scene, number, old, own):
         found["flips"] = 1.0
     heard = scene.judged.heard[new.turn]
@@ -233,13 +269,17 @@ def _flips(scene: Scene, number: int, old: int, own: frozenset[str]) -> bool:
 
 def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
+    if "code" in signs and "own" not in signs:
+        return False
     if "stranger" in signs:
-        return "points" in signs
+        return "points" in signs or {"chosen", "recent"} <= signs.keys()
     if "no_value" in signs:
-        return bool((_SURE_SIGNS | {"flips"}) & signs.keys())
-    if "no_word" not in signs or "unit" in signs or _SURE_SIGNS & signs.keys():
+        return bool((_SURE_SIGNS | {"flips", "chosen"}) & signs.keys())
+    if "no_word" not in signs or "unit" in signs:
         return True
-    return "calm" not in signs and bool({"repeated", "told"} & signs.keys())
+    if "far_size" in signs:
+        return False
+    return bool(_SURE_WORDS & signs.keys()) or ("calm" not in signs and bool({"repeated", "told"} & signs.keys()))
 
 
 def _whole(words: frozenset[str]) -> frozenset[str]:

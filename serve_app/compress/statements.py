@@ -193,7 +193,8 @@ def _found(
         groups = found.groupdict()
         unit = (groups.get("unit") or "").strip()
         amount = cues.number(groups.get("n") or found[0])
-        yield Value(kind or found.lastgroup or "", cues.units.get(unit, unit), amount)
+        named = cues.units.get(unit) or " ".join(cues.units.get(word, word) for word in unit.split())
+        yield Value(kind or found.lastgroup or "", named, amount)
 
 
 def _sentences(text: str, data: bool) -> Iterator[tuple[int, int]]:

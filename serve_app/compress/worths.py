@@ -114,18 +114,20 @@ def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: i
         reply = reply[:1]
     signals = frozenset().union(*(clause.signals for clause in reply[:2]))
     values = tuple(value for clause in reply for value in clause.values)
+    told = frozenset().union(*(clause.words for clause in reply))
+    named = frozenset().union(*(clause.words for clause in by_turn[number])) if told else told
     return Heard(
         "acknowledged" in signals,
         "changed" in signals,
         any("dismissed" in clause.signals for clause in reply),
         asked,
-        frozenset().union(*(clause.words for clause in reply)),
+        told,
         values,
         bool(reply) and sum(len(clause.folded.encode()) for clause in reply) <= BRIEF_BYTES_MAX,
         not reply,
         frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),
         frozenset(value.amount for value in values),
-        any("removed" in clause.signals for clause in reply) and not values,
+        any("removed" in clause.signals for clause in reply) and not values and not told & named,
     )
 
 

@@ -61,6 +61,8 @@ NOT_BINDING = [
     "Were I ten years younger I'd climb it barefoot.",
     "My neighbour is allergic to cats, good for him.",
     "My brother never eats meat, but he isn't coming.",
+    "My neighbour wants a house for at most 777123 euros.",
+    "We spoke for a while about the little boat down by the harbour.",
     "A balcony would be nice.",
     "Ideally something in green.",
     "How many days does it take?",
@@ -88,6 +90,12 @@ REPLACED = [
     ("u: Retry failed jobs three times.", "u: Ops complained. Only one retry for failed jobs now.", "a: One retry."),
     ("u: El presupuesto es de 500 euros.", "u: He cobrado, súbelo a 800 euros.", "a: Actualizado a 800."),
     ("u: La revisión es el 12 de mayo.", "u: La revisión se ha movido al 19 de mayo.", "a: 19 de mayo, cambiado."),
+    ("u: Deliver it to 14 Mill Lane.", "u: Bring it to 3 Harbour Road, we're moving early.", "a: 3 Harbour Road."),
+    ("u: The region has to be eu-west-1.", "u: The region is us-east-2 from now on.", "a: Got it."),
+    ("u: We need a projector in the room.", "u: The projector is off the list.", "a: Removed."),
+    ("u: The call is at 9:30.", "u: 10:15 it is, Anna can't do earlier.", "a: 10:15."),
+    ("u: My daughter can't have nuts.", "u: The tests came back, nuts are fine for her.", "a: Nuts allowed."),
+    ("u: Paint the door green.", "u: The door has to be blue, council rules.", "a: Blue door."),
 ]
 
 
@@ -114,6 +122,33 @@ def test_of_a_chain_only_the_last_is_active():
         (12, "superseded"),
         (14, "active"),
     ]
+
+
+STANDING = [
+    ("u: The room costs 120 euros.", "u: The taxi is 35 euros."),
+    ("u: Lunch is at 12:30.", "u: Dinner is at 19:00."),
+    ("u: Pin the parser to version 2.4.", "u: Ticket AB-7731 describes the bug."),
+    ("u: I can't eat nuts.", "u: I can't eat shellfish either."),
+    ("u: We arrive on Monday.", "u: We leave on Thursday."),
+    ("u: The kitchen must be white.", "u: The bathroom should be green."),
+    ("u: Anna is allergic to cats.", "u: Tom is allergic to pollen."),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), STANDING)
+def test_statements_on_two_matters_end_nothing(first, second):
+    assert not superseded(first, "a: Noted.", second, "a: Noted.")
+
+
+def test_a_plan_of_one_word_ends_where_another_is_chosen():
+    lines = (
+        "a: Acoustic or amplified?",
+        "u: Acoustic.",
+        "a: Acoustic set.",
+        "u: The hall is bigger than we thought, let's do amplified.",
+        "a: Amplified, noted.",
+    )
+    assert superseded(*lines) == [("Acoustic.", 13)]
 
 
 def test_two_constraints_on_different_matters_stand_side_by_side():

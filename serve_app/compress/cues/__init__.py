@@ -24,7 +24,7 @@ _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _SPANISH = re.compile(
     r"[ñ¿¡]|[aeiou]\u0301|[áéíóú]|\b(?:el|los|las|una?|que|de|del|para|por|pero|con|sin|es|soy|somos|mi|mis|nos|muy|lo|se|y|ya|hay"
-    r"|son|al|en|su|le|nada|nunca|euros)\b",
+    r"|son|al|en|su|le|nada|nunca)\b",
     re.IGNORECASE,
 )
 _ENGLISH = re.compile(

@@ -9,6 +9,12 @@ NUMBER = r"(?<!\d)(?<!\d[.,])(?:\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d++)?|\d++(?:[.,]
 """Possessive: a long run of digits is gone through once."""
 STEM_CHARS_MIN = 3
 
+FUNCTION_WORDS = frozenset(
+    "the is it and of for with my we you be are was to in on at this that an by from or not but so he she they his her "
+    "el la los las de del que con por para una uno es en se su al lo mi sus mis nos pero como muy ya hay".split()
+)
+"""Of all languages that share the script: a text that does not tell its language is read with more than one table."""
+
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
@@ -36,11 +42,13 @@ def values(
     not_counted: str,
     choices: Mapping[str, str],
     address: str,
+    goal: str,
     called: str,
 ) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Patterns of values, of folded text; the surest first."""
     kinds = [
         ("code", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
+        ("goal", rf"\b(?:{goal}) (?P<n>[^\W\d_][\w' -]{{2,24}})"),
         ("address", rf"\b(?:{address})"),
         (
             "name",
@@ -99,7 +107,7 @@ def values(
 
 def stems(stop: Iterable[str], same: Mapping[str, str], endings: Sequence[str]) -> Callable[[str], frozenset[str]]:
     """A function from folded text to the stems of its content words, those that mean the same as one."""
-    stop_words = frozenset(stop)
+    stop_words = FUNCTION_WORDS.union(stop)
 
     def stem(word: str) -> str:
         for ending in endings:

@@ -68,7 +68,7 @@ está están estaba estaban estoy estamos estar esté ha han he hemos has había
 tenemos tener tenga hace hacer hago haz va van voy vamos ir vaya pero porque pues entonces así también tampoco sólo solo
 aún todavía ahora luego después antes hasta desde sobre entre contra según durante mediante bien mejor peor vale gracias
 favor bueno claro perfecto anotado entendido hecho actualizado puede pueden puedo podemos poder debe deben debo quiero
-quiere quieren queremos cosa cosas vez veces día días mío ah oye hola mañana tarde noche hoy ayer semana semanas mes meses año años hora horas minuto minutos
+quiere quieren queremos cosa cosas vez veces día días mío ah oye hola mañana tarde noche hoy ayer euro euros eur dólar dólares peso pesos semana semanas mes meses año años hora horas minuto minutos
 """.split()
 
 _SAME = {
@@ -285,7 +285,7 @@ SPANISH = Cues(
         r"|me (?:encontré|desperté|quedé|caí)|estuve|leí|oí|pasé|tardé|intenté|soñé))\b"
     ),
     change=re.compile(
-        r"\b(?:ahora|en vez de|en lugar de|al final|finalmente|en realidad|cambi\w+|nuev[oa]s? (?:plan|fecha"
+        r"\b(?:ahora|pod(?:emos|ría|ríamos) (?:llegar|gastar|subir|pagar)|llegar a|nos da para|en vez de|en lugar de|al final|finalmente|en realidad|cambi\w+|nuev[oa]s? (?:plan|fecha"
         r"|hora|presupuesto|límite|número|receta|dirección|precio|plazo)|mejor\b|pas(?:a|an|amos|ar|e) a"
         r"|mov(?:er|emos|ido|ió|e)|muev\w+|adelant\w+|atras\w+|retras\w+|pospuest\w+|posponer|aplaz\w+"
         r"|reprogram\w+|sub(?:e|imos|ir|ió|ido|amos|en)\b|baj(?:a|amos|ar|ó|ado|emos|an)\b|aument\w+|redu\w+"
@@ -307,6 +307,12 @@ SPANISH = Cues(
         r"|pospone|aplaza|ha (?:adelantado|atrasado|retrasado|movido|cambiado))|(?:sube|baja|suben|bajan"
         r"|subimos|bajamos|ampliamos) (?:a|hasta)|ahora (?:es|son|somos|será|serán|tenemos|mejor)|dejémoslo en"
         r"|quedamos en|nuevo (?:plan|presupuesto|límite)|serán\b|seremos\b|olvida)\b"
+    ),
+    chooses=re.compile(
+        r"\b(?:me quedo con|nos quedamos con|(?:prefiero|preferimos|mejor|vamos con|voy con|elijo|quiero|queremos|ponme|dame) (?:el|la|los|las|un|una)|que sea|hagamos|al final)\b"
+    ),
+    reminder=re.compile(
+        r"\b(?:te (?:dije|había dicho|pedí|conté)|tenías apuntad|habíamos (?:dicho|quedado|pedido)|había (?:dicho|pedido)|hace un rato|antes (?:dije|te dije|pedí)|pensaba|íbamos a|iba a)\b"
     ),
     negative=re.compile(
         r"\b(?:no|ni|nunca|jamás|nada|nadie|sin|ning[uú]n\w*|tampoco|ya no|fuera|quita\w*|evit\w+|exclu\w+"
@@ -379,6 +385,7 @@ SPANISH = Cues(
             r"|la semana que viene|el (?:mes|año) que viene|próxim[oa] (?:semana|mes|año)|fin de mes|nochebuena"
             r"|navidad|nochevieja|semana santa"
         ),
+        goal=r"(?:envíalo|mándalo|llévalo|entrégalo|tráelo|envíala|mándala|llévala|entrégala|envía|manda|lleva|entrega)(?: el [^\W\d_]+| la [^\W\d_]+)? (?:a|al|a la|a casa de)",
         address=(
             r"(?:calle|avenida|avda\.?|plaza|paseo|camino|ronda|travesía|carrer) (?:de la |de los |de las |del "
             r"|de |la )?(?:[^\W\d_]{2,20} ){1,3}?,? ?(?:n[uú]mero |nº ?)?\d{1,4}\b|(?:piso|puerta|habitación"
@@ -446,7 +453,7 @@ SPANISH = Cues(
     },
     number=number,
     words=stems(
-        [*_STOP, *_AMOUNTS, *_SCALES],
+        [*_STOP, *_AMOUNTS, *_SCALES, "euro", "euros", "eur", "dólares", "pesos"],
         _SAME,
         (
             "amientos",

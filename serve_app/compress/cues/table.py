@@ -85,6 +85,10 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """A value takes the place of another: now, instead, moved to, make it, actually, after all."""
     replacement: re.Pattern[str] = NOTHING
     """The same, and hardly anything else: instead, make it, scratch that, changed my mind."""
+    chooses: re.Pattern[str] = NOTHING
+    """Takes one of several: let's do, go with, I'll take, X it is. Ends what was chosen before."""
+    reminder: re.Pattern[str] = NOTHING
+    """Quotes what was said before, mostly to end it: you had me down as, I told you, we'd said."""
     negative: re.Pattern[str] = NOTHING
     """Denies, excludes or ends: against an earlier word on the same matter it takes that back, and the other way."""
     withdrawal: re.Pattern[str] = NOTHING
