@@ -194,6 +194,13 @@ Record = (
     | Hits
 )
 
+
+def ends_a_text(record: Record) -> bool:
+    """Whether somebody's words are to be nowhere any more: whoever holds copies lets go of them."""
+    edited = isinstance(record, TurnPut) and record.turn.rev != record.turn.seq
+    return edited or isinstance(record, TurnGone | SessionGone | UserGone)
+
+
 DERIVED = (VectorsPut, SummaryPut, Hits)
 """Records that can be made again from the turns, or that can be done without."""
 

@@ -313,6 +313,7 @@ class Service:
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)
         self._refresher.committed(shard, records)
+        self._measures.committed(records)
         self._searches.committed(records)
         if self._upkeep is not None:
             self._upkeep.committed(shard, records)

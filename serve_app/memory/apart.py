@@ -44,7 +44,10 @@ TURNS_KEPT = 20_000
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
-    """`forget`: let go of all that is remembered first; `afresh`: remember nothing of it and use nothing remembered."""
+    """`forget`: let go of all that is remembered first; `afresh`: remember nothing of it and use nothing remembered.
+
+    Without turns nothing else is asked, and nothing answered.
+    """
 
     turns: list[msgspec.Raw]
     target_tokens: int
@@ -118,8 +121,10 @@ class Worker:
         return float(getattr(self._of_thread, "computed_s", 0.0))
 
     def forget(self) -> None:
-        """With the next order: it comes soon, since what was edited is summed up again."""
+        """Now, or when the order that is being answered is done."""
         self._forget = True
+        if self._turn.acquire(blocking=False):
+            self._turn_over()
 
     def answer(self, order: Order, deadline: float) -> Compressed:
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -127,7 +132,7 @@ class Worker:
         try:
             return self._answered(order, deadline)
         finally:
-            self._turn.release()
+            self._turn_over()
 
     def close(self) -> None:
         """Whoever waits for an answer hears that there is none."""
@@ -156,6 +161,17 @@ class Worker:
             except (OSError, EOFError):
                 self._end()
         raise SummariserFailed("the process that sums up has ended")
+
+    def _turn_over(self) -> None:
+        """Nobody asks any more: what is to be forgotten is told now, since the next order may be long in coming."""
+        try:
+            if self._forget and self._line is not None:
+                self._line.send_bytes(msgspec.msgpack.encode(Order([], 0, "", forget=True)))
+            self._forget = False
+        except OSError:
+            self._end()
+        finally:
+            self._turn.release()
 
     def _begin(self) -> Connection:
         ours, theirs = Pipe()
@@ -188,6 +204,8 @@ def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) 
             order = msgspec.msgpack.decode(line.recv_bytes(), type=Order)
             if order.forget:
                 compressor, known = Compressor(), Known(TURNS_KEPT)
+            if not order.turns:
+                continue
             chosen, turns_of = (compressor.afresh(), Known(TURNS_KEPT)) if order.afresh else (compressor, known)
             turns = [turns_of.of(packed) for packed in order.turns]
             began = time.process_time()

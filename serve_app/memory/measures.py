@@ -6,6 +6,7 @@ One thread at a slow pace. Samples that do not fit are left out.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -21,6 +22,7 @@ from serve_app.core import Summary, Turn
 from serve_app.errors import SummariserFailed
 from serve_app.memory.making import Compresses, SummaryMeter
 from serve_app.ports import Tokenizer
+from serve_app.records import Record, ends_a_text
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +73,13 @@ class SummaryMeasures:
         self._made += 1
         if self._made % SAMPLE_EVERY == 1 and not summary.reasons and not self._samples.full():
             self._samples.put_nowait(Sample(summary, turns))
+
+    def committed(self, records: Sequence[Record]) -> None:
+        """Let go of the samples that wait where somebody's words are to be nowhere any more."""
+        if any(map(ends_a_text, records)):
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._samples.get_nowait()
 
     def close(self) -> None:
         """Soon, even while a model works."""

@@ -20,7 +20,7 @@ from serve_app.memory.due import DEGRADED_RETRY_S, SummaryOptions, age_due_at, w
 from serve_app.memory.making import UNMETERED, Compresses, SummaryMaker, SummaryMeter
 from serve_app.policies import Policies, SummaryPolicy
 from serve_app.ports import Tokenizer
-from serve_app.records import Record, SessionGone, SummaryPut, TurnGone, TurnPut, UserGone
+from serve_app.records import Record, SummaryPut, TurnGone, TurnPut, ends_a_text
 from serve_app.write.commit import ShardWriter
 from serve_app.write.shard import Shard
 
@@ -85,7 +85,7 @@ class Refresher:
         """The writer calls this with each batch that became durable."""
         touched = {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}
         touched |= {(one.owner, one.session) for one in records if isinstance(one, TurnGone)}
-        if any(map(_ends_a_text, records)):
+        if any(map(ends_a_text, records)):
             self._compressor.forget()
         for owner, session in touched:
             self.ask(shard, owner, session)
@@ -176,12 +176,6 @@ class Refresher:
                 self._ask(key, DEGRADED_RETRY_S)
         elif state.new:
             self._ask(key, (age_due_at(state.new, options) - now) / SECOND_US)
-
-
-def _ends_a_text(record: Record) -> bool:
-    """Whether somebody's words are to be nowhere any more."""
-    edited = isinstance(record, TurnPut) and record.turn.rev != record.turn.seq
-    return edited or isinstance(record, TurnGone | SessionGone | UserGone)
 
 
 def unsummarised(records: Iterable[Record]) -> list[tuple[str, str]]:
