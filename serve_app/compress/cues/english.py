@@ -471,7 +471,7 @@ ENGLISH = Cues(
         r"|slept|sat|stood|walked|drove|missed|burnt|burned|spilled|broke))\b"
     ),
     change=re.compile(
-        r"\b(?:now|instead|actually|chang(?:e|ed|es|ing)|new (?:plan|date|time|budget|limit|number"
+        r"\b(?:now|again|extension|reprieve|new phone|new number|put off|instead|actually|chang(?:e|ed|es|ing)|new (?:plan|date|time|budget|limit|number"
         r"|prescription|address|price|deadline|one)|moved?(?: it| that| up| back| forward)?|brought forward"
         r"|pushed|postponed|rescheduled|shift(?:ed)?|make (?:it|that|the)|let's (?:call|say|make|go|do)"
         r"|rais(?:e|ed)|upped|up (?:it|to)|increas(?:e|ed)|stretch|go(?:es|ing)? (?:up |down |back )?(?:to"
@@ -496,8 +496,15 @@ ENGLISH = Cues(
         r"\b(?:you (?:had|have|'ve got|put|got) (?:me|us|it) down|i (?:think i |know i |may have |might have )?(?:told you|asked (?:you )?for|said)|(?:i'd|we'd|i had|we had) (?:said|asked|told|planned|agreed|wanted|booked|promised)"
         r"|as i said|a while (?:ago|back)|earlier (?:i|we|on)|(?:i|we) (?:originally|first|initially) (?:said|asked|wanted|planned)|i did say|remember (?:the|my|when|that)|(?:i|we) was going to|(?:i|we) were going to)\b"
     ),
+    adds=re.compile(
+        r"^(?:and|also|plus|besides|oh and|one more)\b(?! (?:now|actually|make))|\b(?:as well|too|another|the other|either|in addition)\W*$|\bthe other\b|\b(?:another|additional)\b"
+    ),
+    frame=re.compile(
+        r"^(?:and |but |so |then |ok |please |actually |just |now |no,? ){0,3}(?:re)?(?P<verb>name|call|put|leave|fly|drive|travel|send|bring|book|start|begin|stay|meet|park|store|save|write|paint|use|serve|seat|host|hold|deploy|run|ship|deliver|drop|place|keep|file|sign|label|tag|wrap|cook|charge|pay|train|walk|go|sit|sleep|eat|hang)\b"
+        r"(?:(?: [\w'-]+){0,5}? (?P<where>from|to|into|in|with|at|by|on|under|behind|near|as)\b)?"
+    ),
     negative=re.compile(
-        r"\b(?:no|not|never|none|nothing|without|zero|nor|neither|nobody|leave (?:it|that|them|those|him"
+        r"\b(?:full|closed|shut|sold out|fully booked|unavailable|broken|no|not|never|none|nothing|without|zero|nor|neither|nobody|leave (?:it|that|them|those|him"
         r"|her)? ?(?:out|off)|skip|avoid|drop(?:ped)?|scrap(?:ped)?|cancel(?:led|ed)?|exclud\w+|remov\w+"
         r"|forget|off the (?:table|list|menu)|out of the question|ban(?:ned)?|refus\w+|frightens|horrified"
         r"|lost interest|hates?|detests?|against|void|gone|ended?|instead of|rather than)\b|n't\b"
