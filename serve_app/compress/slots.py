@@ -169,6 +169,8 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     names = {f"={kind}" for value in scene.values[number] for kind in like(value.kind)}
     if _SURE_SIGNS & change.keys():
         names |= new.words | near
+    elif CHANGES & new.signals:
+        names |= new.words
     found = open_clauses.found_by(names, [*scene.clauses_of(scene.last_taken(new.turn)), *scene.clauses_of(new.turn)])
     earlier = [
         old for old in found if _before(scene, number, old) and not scene.accepts(number, scene.clauses[old].turn)

@@ -142,15 +142,6 @@ _SAME = {
     "cost": "budget",
     "guest": "person",
     "people": "person",
-    "heads": "person",
-    "us": "person",
-    "you": "person",
-    "folks": "person",
-    "attendees": "person",
-    "pax": "person",
-    "mouths": "person",
-    "kids": "person",
-    "adults": "person",
     "person": "person",
     "attendee": "person",
     "folk": "person",
@@ -175,6 +166,10 @@ _SAME = {
     "money": "refund",
     "refund": "refund",
     "lead": "leash",
+    "kids": "child",
+    "heads": "person",
+    "folks": "person",
+    "attendees": "person",
 }
 
 _KIN = either(
@@ -504,13 +499,13 @@ ENGLISH = Cues(
         r"(?:(?: [\w'-]+){0,5}? (?P<where>from|to|into|in|with|at|by|on|under|behind|near|as)\b)?"
     ),
     negative=re.compile(
-        r"\b(?:full|closed|shut|sold out|fully booked|unavailable|broken|no|not|never|none|nothing|without|zero|nor|neither|nobody|leave (?:it|that|them|those|him"
+        r"\b(?:too (?!much|many|late|early|bad|long ago)[a-z]+|full|closed|shut|sold out|fully booked|unavailable|broken|no|not|never|none|nothing|without|zero|nor|neither|nobody|leave (?:it|that|them|those|him"
         r"|her)? ?(?:out|off)|skip|avoid|drop(?:ped)?|scrap(?:ped)?|cancel(?:led|ed)?|exclud\w+|remov\w+"
         r"|forget|off the (?:table|list|menu)|out of the question|ban(?:ned)?|refus\w+|frightens|horrified"
         r"|lost interest|hates?|detests?|against|void|gone|ended?|instead of|rather than)\b|n't\b"
     ),
     replacement=re.compile(
-        r"\b(?:instead|it is(?=\W*$|,)|from (?:here|now) on|comes? to\b|we're down to|down to|ended up (?:with|at)|has to be .{1,30} now|as of (?:now|today|this)|is (?:now|going to be)|works out at|make (?:it|that)|actually|changed (?:my|our|her|his|their) minds?|rather than|no longer"
+        r"\b(?:instead|it is(?=\W*$|,)|from (?:here|now) on|comes? to\b|we're down to|down to|ended up (?:with|at)|has to be .{1,30} now|as of (?:now|today|this)|is (?:now|going to be)|works out at|make (?:it|that|the [a-z]+)|actually|changed (?:my|our|her|his|their) minds?|rather than|no longer"
         r"|scratch that|correction|switch(?:ed)? (?:it |that |this )?to|let's (?:go with|make it|call it|do)"
         r"|on second thoughts?|second thought|thinking about it|having thought|replac(?:e|ed) (?:it |that "
         r"|this )?(?:with|by)|swap(?:ped)? (?:it |that |this )?(?:to|for|with)|moved? (?:it |that "
@@ -619,7 +614,7 @@ ENGLISH = Cues(
             r"|place|square|crescent|terrace|yard|gardens|hill|row|mews|park)\b|(?:flat|apartment|unit|room|door"
             r"|gate|locker|platform|seat) \d{1,5}[a-z]?\b"
         ),
-        called=r"(?:sur)?names? (?:is|are|on .{1,20} is)|name's|called|named|spel(?:t|led)(?: as)?|call me",
+        called=r"address (?:me|him|her) as(?: mrs?| ms| dr)?|(?:sur)?names? (?:is|are|on .{1,20} is)|name's|called|named|spel(?:t|led)(?: as)?|call me",
         not_counted=either(_ONES)
         + "|"
         + either(_TENS)
@@ -690,6 +685,17 @@ ENGLISH = Cues(
         "per cent": "percent",
         "inches": "in",
         "inch": "in",
+        "heads": "person",
+        "head": "person",
+        "us": "person",
+        "you": "person",
+        "folks": "person",
+        "attendees": "person",
+        "pax": "person",
+        "mouths": "person",
+        "kids": "child",
+        "children": "child",
+        "kid": "child",
     },
     number=number,
     words=stems(
