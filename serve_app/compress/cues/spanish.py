@@ -103,7 +103,7 @@ _KIN = either(
     "hermano hermana hermanos hermanas padre madre padres papá mamá abuelo abuela abuelos tío tía tíos primo prima primos "
     "sobrino sobrina cuñado cuñada suegro suegra suegros yerno nuera padrastro madrastra padrino madrina ex exmarido exmujer "
     "amigo amiga amigos amigas colega colegas compañero compañera compañeros compañeras vecino vecina vecinos vecinas "
-    "novio novia casero inquilino conocido conocida jefe jefa peluquero peluquera gente alguien tipo señor señora chico "
+    "novio novia casero inquilino conocido conocida  peluquero peluquera gente alguien tipo señor señora chico "
     "chica pareja madre_de padre_de"
 )
 _OTHERS = (
@@ -307,6 +307,13 @@ SPANISH = Cues(
         r"|pospone|aplaza|ha (?:adelantado|atrasado|retrasado|movido|cambiado))|(?:sube|baja|suben|bajan"
         r"|subimos|bajamos|ampliamos) (?:a|hasta)|ahora (?:es|son|somos|será|serán|tenemos|mejor)|dejémoslo en"
         r"|quedamos en|nuevo (?:plan|presupuesto|límite)|serán\b|seremos\b|olvida)\b"
+    ),
+    adds=re.compile(
+        r"^(?:y|además|también|aparte|encima)\b(?! (?:ahora|mejor))|\b(?:también|tampoco|otro|otra|además)\b"
+    ),
+    frame=re.compile(
+        r"^(?:y |pero |pues |entonces |mejor |al final |por favor |ahora ){0,3}(?P<verb>salimos|salgo|vamos|viajamos|volamos|llegamos|quedamos|comemos|cenamos|empezamos|empieza|pon|ponlo|deja|déjalo|envía|envíalo|manda|mándalo|lleva|llévalo|reserva|usa|guarda|llama|entrega|aparca|pinta|sirve|cobra|paga)\b"
+        r"(?:(?: [^\W\d_]+){0,5}? (?P<where>de|desde|a|al|en|con|hacia|por|junto)\b)?"
     ),
     chooses=re.compile(
         r"\b(?:me quedo con|nos quedamos con|(?:prefiero|preferimos|mejor|vamos con|voy con|elijo|quiero|queremos|ponme|dame) (?:el|la|los|las|un|una)|que sea|hagamos|al final)\b"
