@@ -31,7 +31,7 @@ from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
-from serve_app.memory.apart import CompressorApart
+from serve_app.memory.apart import CompressorApart, Worker
 from serve_app.memory.compressing import Compressing
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
@@ -169,7 +169,7 @@ class Service:
         compressor = Compressor(*summarisers)
         making: Compressor | CompressorApart = compressor
         if settings.memory.summary.apart and compressor.backend == "extractive":
-            making = CompressorApart(compressor)
+            making = CompressorApart(compressor, Worker(tokenizers=settings.tokenizers))
             opened.callback(making.close)
         self._measures = SummaryMeasures(making, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
         self._refresher = Refresher(

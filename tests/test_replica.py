@@ -249,3 +249,21 @@ def test_golden_queries_are_read_and_follow_their_turns(writer: Running, replica
     gone = writer.ok("DELETE", "/v1/turns/a", params={"user_id": "u", "session_id": "s"})
     reached(replica, gone["receipt"])
     assert [one["query"] for one in replica.ok("GET", "/v1/golden")["golden"]] == ["b"]
+
+
+def test_layouts_tuned_at_the_writer_count_here_at_once_and_give_the_same_bytes(
+    writer: Running, replica: Running
+) -> None:
+    turns = [f"turn {number} of a kettle" for number in range(60)]
+    receipt = writer.append("u", "s", *turns, wait="indexed")["receipt"]
+    layout = {"shares": {"system": 0, "facts": 0, "summary": 0, "retrieved": 0, "recent": 80, "query": 20}}
+    reached(replica, receipt)
+    for revision, recent in enumerate((80, 40), 1):
+        layout["shares"]["recent"] = recent
+        writer.ok("PUT", "/v1/admin/layouts/own", json=layout)
+        asked = {"session_id": "s", "now": NOW, "as_of": f"{receipt}@{revision}", "layout": "own"}
+        pages = [one.context("u", "boats?", 300, **asked) for one in (writer, replica)]
+        assert pages[0]["layout"] == pages[1]["layout"]
+        assert pages[0]["context_id"] == pages[1]["context_id"]
+    refused(replica.call("PUT", "/v1/admin/layouts/own", json=layout), 503, "read_only_replica")
+    assert replica.ok("GET", "/v1/admin/layouts") == writer.ok("GET", "/v1/admin/layouts")

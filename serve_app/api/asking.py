@@ -11,6 +11,9 @@ from serve_app.core import Receipt, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.memory.requests import Asked, AsOf, ContextRequest, ExpandRequest, LayoutWish, SearchRequest
 
+UNTIMED = 0
+"""When a turn of a context's history was said that comes without a time: the memory gives it one."""
+
 _REVISION = re.compile("[0-9]{1,9}")
 
 
@@ -24,7 +27,7 @@ def context_request(body: ContextIn) -> ContextRequest:
     history = None
     if body.history is not None:
         history = tuple(
-            convert.passing_turn(turn, f"history[{index}]", index, now or 0) for index, turn in enumerate(body.history)
+            convert.passing_turn(turn, f"history[{index}]", index, UNTIMED) for index, turn in enumerate(body.history)
         )
     return ContextRequest(
         query=body.query,

@@ -85,7 +85,9 @@ class Compressor:
         key = (input_hash(turns), target_tokens, tokenizer.name, self.version)
         made = self._made.get(key)
         if made is None:
-            made = self._compressed(turns, key[0], target_tokens, tokenizer, deadline_s or MODELS_S)
+            made = self._compressed(
+                turns, key[0], target_tokens, tokenizer, MODELS_S if deadline_s is None else deadline_s
+            )
             if not made.reasons:  # what a fault made less is made again
                 self._made.put(key, made)
         return made

@@ -29,18 +29,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def quotes(turns: Sequence[Turn], reading: Reading) -> tuple[list[Part], list[Part]]:
     """What binds, and what else may be quoted, each best first; of equal texts only the best placed."""
     year = year_of(turns)
-    best_first = list(_distinct(_by_worth(turns, reading)))
-    binding = [_part(turns[one.turn], one, year) for one in best_first if one.verdict == "active"]
-    return binding, [_part(turns[one.turn], one, year) for one in best_first if one.verdict != "active"]
+    leads: dict[int, str] = {}
+    binding: list[Part] = []
+    others: list[Part] = []
+    for one, text in _distinct(_by_worth(turns, reading)):
+        turn = turns[one.turn]
+        begins = leads.get(one.turn) or leads.setdefault(one.turn, lead(turn, year))
+        (binding if one.verdict == "active" else others).append(_part(turn, one, text, begins))
+    return binding, others
 
 
-def _distinct(statements: Iterable[Statement]) -> Iterator[Statement]:
+def _distinct(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
+    """With their texts, white space made single spaces."""
     seen: set[str] = set()
     for one in statements:
-        text = " ".join(one.text.split()).casefold()
-        if text not in seen:
-            seen.add(text)
-            yield one
+        text = " ".join(one.text.split())
+        folded = text.casefold()
+        if folded not in seen:
+            seen.add(folded)
+            yield one, text
 
 
 def _by_worth(turns: Sequence[Turn], reading: Reading) -> list[Statement]:
@@ -60,11 +67,10 @@ def _of_an_exchange(turn: Turn) -> bool:
     return bool(turn.role == "tool" or turn.tool_calls or turn.tool_call_id)
 
 
-def _part(turn: Turn, one: Statement, year: int) -> Part:
+def _part(turn: Turn, one: Statement, text: str, begins: str) -> Part:
     space = _SPACE.match(turn.text, one.end)
     after = space.end() if space else one.end
-    line = Line(one.turn, True, turn.seq)
-    return Part(line, one.start, after, " " if after > one.end else "", " ".join(one.text.split()), lead(turn, year))
+    return Part(Line(one.turn, True, turn.seq), one.start, after, " " if after > one.end else "", text, begins)
 
 
 def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> str:

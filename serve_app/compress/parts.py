@@ -22,7 +22,7 @@ from serve_app.core import Turn
 PART_TURNS = 128
 """Turns of one part: a conversation of so many is read as a whole."""
 
-OPEN_TURNS_MAX = 48
+OPEN_TURNS_MAX = 32
 """Turns that a part takes on from earlier ones, those most worth keeping."""
 
 OPEN_WORTH_MIN = 1.0

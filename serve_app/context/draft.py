@@ -105,7 +105,9 @@ def fact_record(fact: Fact) -> Record:
 
 
 def standing_record(one: Standing) -> Record:
-    return Record(f"{quote.moment(one.said_at)[:10]}, said in session {one.session}:", one.text)
+    """A conversation that was sent along is no session."""
+    where = f"in session {one.session}" if one.session else "in this conversation"
+    return Record(f"{quote.moment(one.said_at)[:10]}, said {where}:", one.text)
 
 
 def note_record(note: str) -> Record:

@@ -8,21 +8,23 @@ there was none for a while, or with the one that began it. It answers one order 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 import msgspec
 
 from serve_app.compress.compressor import Compressed, Compressor
-from serve_app.context.tokens import open_tokenizer
+from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import Turn
 from serve_app.errors import SummariserFailed
+from serve_app.memory.known import Known
 from serve_app.ports import Tokenizer
 
 NICENESS = 10
@@ -98,10 +100,11 @@ class CompressorApart:
 
 
 class Worker:
-    """The process, from outside."""
+    """The process, from outside. `tokenizers`: as they are configured, beside those that are built in."""
 
-    def __init__(self, idle_s: float = IDLE_S) -> None:
+    def __init__(self, idle_s: float = IDLE_S, tokenizers: Mapping[str, str] | None = None) -> None:
         self._idle_s = idle_s
+        self._tokenizers = json.dumps(dict(tokenizers or {}))
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._line: Connection | None = None
@@ -156,7 +159,8 @@ class Worker:
 
     def _begin(self) -> Connection:
         ours, theirs = Pipe()
-        command = [sys.executable, "-m", "serve_app.memory.apart", str(theirs.fileno()), str(self._idle_s)]
+        asked = [str(theirs.fileno()), str(self._idle_s), self._tokenizers]
+        command = [sys.executable, "-m", "serve_app.memory.apart", *asked]
         path = os.pathsep.join(filter(None, sys.path))
         with theirs:
             self._process = subprocess.Popen(
@@ -176,37 +180,21 @@ class Worker:
                 process.wait(STOP_S)
 
 
-class Known:
-    """Turns by what was sent, so that one that comes again is the same object."""
-
-    def __init__(self) -> None:
-        self._young: dict[bytes, Turn] = {}
-        self._old: dict[bytes, Turn] = {}
-
-    def of(self, packed: msgspec.Raw) -> Turn:
-        key = bytes(packed)
-        turn = self._young.get(key) or self._old.pop(key, None) or msgspec.msgpack.decode(key, type=Turn)
-        if len(self._young) >= TURNS_KEPT:
-            self._old, self._young = self._young, {}
-        self._young[key] = turn
-        return turn
-
-
-def serve(line: Connection, idle_s: float) -> None:
+def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) -> None:
     """Answer until nobody asks any more."""
-    compressor, known = Compressor(), Known()
+    compressor, known = Compressor(), Known(TURNS_KEPT)
     with contextlib.suppress(EOFError, OSError):  # whoever asked has gone
         while line.poll(idle_s):
             order = msgspec.msgpack.decode(line.recv_bytes(), type=Order)
             if order.forget:
-                compressor, known = Compressor(), Known()
-            chosen, turns_of = (compressor.afresh(), Known()) if order.afresh else (compressor, known)
+                compressor, known = Compressor(), Known(TURNS_KEPT)
+            chosen, turns_of = (compressor.afresh(), Known(TURNS_KEPT)) if order.afresh else (compressor, known)
             turns = [turns_of.of(packed) for packed in order.turns]
             began = time.process_time()
-            made = chosen.compress(turns, order.target_tokens, open_tokenizer(order.tokenizer))
+            made = chosen.compress(turns, order.target_tokens, tokenizer_of(tokenizers, order.tokenizer))
             line.send_bytes(msgspec.msgpack.encode(Answer(made, time.process_time() - began)))
 
 
 if __name__ == "__main__":
     os.nice(NICENESS)
-    serve(Connection(int(sys.argv[1])), float(sys.argv[2]))
+    serve(Connection(int(sys.argv[1])), float(sys.argv[2]), open_tokenizers(json.loads(sys.argv[3])))

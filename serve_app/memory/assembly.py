@@ -21,6 +21,7 @@ from serve_app.errors import StorageTrouble
 from serve_app.memory import reading
 from serve_app.memory.deadlines import NO_HURRY, Plan
 from serve_app.memory.expansion import HISTORY_TURNS, SAID_CHARACTERS_MAX, Resolved
+from serve_app.memory.histories import Histories, timed
 from serve_app.memory.reading import Memories, Older, Partners
 from serve_app.memory.requests import AsOf, ContextRequest
 from serve_app.memory.timing import Stages
@@ -70,6 +71,19 @@ class Retrieval(msgspec.Struct, frozen=True):
     plan: Plan = NO_HURRY
 
 
+class Packing(msgspec.Struct, frozen=True):
+    """What a context is packed by. `histories` sum up a conversation that was sent along, where it does not fit."""
+
+    layout: Layout
+    tokenizer: Tokenizer
+    histories: Histories
+
+    def context(self, state: Assembled, sent: bool) -> Context:
+        """Raises QueryExceedsBudget, SystemExceedsBudget."""
+        pack = self.histories.context if sent else build_context
+        return with_older(pack(state.inputs, self.layout, self.tokenizer), state.older)
+
+
 class Answered(msgspec.Struct, frozen=True):
     """A finished context with the turns before its window in `dropped`, as of `seq`."""
 
@@ -87,8 +101,7 @@ def answer(
     retrieval: Retrieval,
     reasons: tuple[str, ...],
     moment: Moment,
-    layout: Layout,
-    tokenizer: Tokenizer,
+    packing: Packing,
     stages: Stages,
 ) -> Answered:
     """All of a context that computes, in one call: read, retrieve, pack.
@@ -98,7 +111,7 @@ def answer(
     stages.mark("queue")
     state = assemble(shard, owner, request, retrieval, reasons, moment)
     stages.mark_two("retrieve", "rerank", state.search.second_s)
-    context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
+    context = packing.context(state, sent=request.history is not None)
     stages.mark("pack")
     return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
@@ -125,8 +138,7 @@ def smaller_answer(
     request: ContextRequest,
     reasons: tuple[str, ...],
     moment: Moment,
-    layout: Layout,
-    tokenizer: Tokenizer,
+    packing: Packing,
     stages: Stages,
 ) -> Answered:
     """In place of `answer`, where that would come too late: waits for no table and no model. Raises as it does."""
@@ -138,7 +150,7 @@ def smaller_answer(
             state = _remembered(shard, block, request, (*reasons, "retrieve: deadline"), moment, "summary_only")
     except StorageTrouble as error:
         state = _sent_alone(shard, request, (*reasons, f"store: {error.reason}"), moment)
-    context = with_older(build_context(state.inputs, layout, tokenizer), state.older)
+    context = packing.context(state, sent=False)  # to sum up what was sent may be what took too long
     stages.mark("smaller")
     return Answered(context, state.seq, state.summary_due, state.found, state.search)
 
@@ -250,7 +262,7 @@ def _once(*reasons: str) -> tuple[str, ...]:
 
 def _sent(request: ContextRequest, moment: Moment) -> tuple[Turn, ...]:
     """The turns that the caller sent along, as far as they have not expired."""
-    return tuple(reading.living(request.history or (), moment.expiry))
+    return tuple(timed(turn, moment.now) for turn in reading.living(request.history or (), moment.expiry))
 
 
 def _partners(

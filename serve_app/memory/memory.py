@@ -18,7 +18,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from serve_app.context.layout import Layout
 from serve_app.context.tokens import tokenizer_of
 from serve_app.core import Degradation, Fact, Owner, Receipt, Summary, Turn
 from serve_app.entities.values import EntityClass
@@ -30,7 +29,7 @@ from serve_app.errors import (
 )
 from serve_app.layouts import Layouts
 from serve_app.memory import entities, reading
-from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, smaller_answer
+from serve_app.memory.assembly import Answered, Moment, Packing, Retrieval, answer, smaller_answer
 from serve_app.memory.deadlines import Plan, Shares
 from serve_app.memory.due import SummaryOptions
 from serve_app.memory.encoding import Encoding
@@ -46,6 +45,7 @@ from serve_app.memory.expansion import (
     resolved_as_of,
     stands_alone,
 )
+from serve_app.memory.histories import Histories
 from serve_app.memory.layouts import MOMENT_UNKNOWN, LayoutsThen, choose, layouts_then, needs_moment
 from serve_app.memory.pools import Pools, Reads
 from serve_app.memory.reading import SessionLine, SessionPage, living
@@ -157,6 +157,7 @@ class Memory:
         self._second = second
         self._redacting = Redacting(policies, pools.memory)
         self._layouts = layouts
+        self._histories = Histories()
 
     # ---- writes
 
@@ -432,8 +433,8 @@ class Memory:
         stages.mark("embed")
         reasons = (*layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
         retrieval = Retrieval(understood, encoded, self._second, plan)
-        packed = (moment, chosen.layout, tokenizer)
-        made = await self._answered(shard, owner, request, retrieval, reasons, packed, stages)
+        packing = Packing(chosen.layout, tokenizer, self._histories)
+        made = await self._answered(shard, owner, request, retrieval, reasons, moment, packing, stages)
         self._retrievals.gave("context", made.context.degradation)
         seqs = [one.seq for one in made.context.retrieved]
         self._retrievals.took(shard.number, owner.key, made.search, seqs, self._clock())
@@ -474,19 +475,21 @@ class Memory:
         request: ContextRequest,
         retrieval: Retrieval,
         reasons: tuple[str, ...],
-        packed: tuple[Moment, Layout, Tokenizer],
+        moment: Moment,
+        packing: Packing,
         stages: Stages,
     ) -> Answered:
         """The whole context, or a smaller one of what is in memory where the whole does not come in time."""
         plan, branch = retrieval.plan, stages.branch()
-        heavy = request.as_of.time is not None  # which state that was may have to be read from a table
+        # Which state that was may have to be read from a table; a conversation may have to be summed up.
+        heavy = request.as_of.time is not None or bool(request.history)
         results = request.budget_tokens // TOKENS_A_RESULT
         size = Size(request.characters, results, heavy, reranked=retrieval.encoded is not None)
-        asked = (shard, owner.key, request, retrieval, reasons, *packed, branch)
+        asked = (shard, owner.key, request, retrieval, reasons, moment, packing, branch)
         try:
             made = await self._reads.read(shard, owner, size, plan.retrieve, plan.answer, answer, *asked)
         except TimeoutError:
-            smaller = (shard, owner.key, request, reasons, *packed, stages)
+            smaller = (shard, owner.key, request, reasons, moment, packing, stages)
             return await self._reads.smaller(smaller_answer, *smaller)
         stages.join(branch)
         return made

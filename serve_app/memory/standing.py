@@ -64,6 +64,19 @@ def _as_said(one: Standing, number: int) -> Turn:
     return Turn(f"{number}", one.session, "user", one.text, number, one.said_at, one.said_at, rev=number)
 
 
+def standing_of_sent(
+    summary: Summary, turns: Sequence[Turn], told: Sequence[Standing], facts: Sequence[Fact], notes: Sequence[str]
+) -> tuple[Standing, ...]:
+    """Of a conversation that was sent along, newest first, before what is stored of the user (`told`)."""
+    times = {turn.seq: turn.created_at for turn in turns}
+    entries = [
+        Standing(one.text, summary.session, one.turn_id, one.seq, times[one.seq])
+        for one in reversed(summary.constraints)
+        if one.lasting and one.status == "active"
+    ]
+    return tuple(_each_once([*entries, *told], [*(fact.value for fact in facts), *notes]))
+
+
 def _of(block: Block, summary: Summary) -> Iterator[Standing]:
     index = block.sessions[summary.session]
     for one in summary.constraints:

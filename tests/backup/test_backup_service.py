@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from serve_app.context.layout import ZONES
 from tests.api.running import Running, hash_settings, refused
 from tests.backup.services import back_up, backed, backups, manifest, restore, state
 
@@ -21,10 +22,11 @@ def fill(running: Running, first: int = 0, turns: int = 8) -> None:
 
 
 def test_a_restored_service_answers_as_the_first_did(start: Callable[..., Running], tmp_path: Path) -> None:
-    """Part of it folded, part of it in the log; keys and policies come along, and it takes writes."""
+    """Part of it folded, part of it in the log; keys, policies and layouts come along, and it takes writes."""
     first = start(backed(tmp_path / "a", tmp_path / "backups"))
     key = first.make_key()
     first.ok("PUT", "/v1/admin/policies/ttl", json={"entity_classes": {"orders": 60}})
+    first.ok("PUT", "/v1/admin/layouts/even", json={"shares": dict.fromkeys(ZONES, 16)})
     fill(first)
     first.fold()
     fill(first, 8)
@@ -34,6 +36,7 @@ def test_a_restored_service_answers_as_the_first_did(start: Callable[..., Runnin
     second = start(backed(tmp_path / "b", tmp_path / "elsewhere"))
     assert state(second, USERS, key) == before
     assert second.ok("GET", "/v1/admin/policies/ttl")["policy"] == {"entity_classes": {"orders": 60}}
+    assert second.ok("GET", "/v1/admin/layouts") == first.ok("GET", "/v1/admin/layouts")
     second.append(USERS[0], "s", "one more", key=key)
     assert state(second, USERS[1:], key) == before[1:]
     assert second.ok("GET", "/readyz", key=None)["degraded"] == []

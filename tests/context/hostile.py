@@ -88,7 +88,9 @@ def hostile_inputs(draw: st.DrawFn) -> ContextInputs:
     return ContextInputs(
         session="here",
         query=draw(texts) + "?",
-        budget_tokens=draw(st.integers(0, 400) | st.integers(400, 6000)),
+        budget_tokens=draw(
+            st.integers(0, 150) | st.integers(150, 600) | st.integers(600, 2000) | st.integers(2000, 6000)
+        ),
         now=NOW,
         system=draw(st.none() | texts | st.sampled_from(BLANKS)),
         facts=tuple(Fact(f"k{seq}", draw(texts), seq, NOW) for seq in range(draw(st.integers(0, 2)))),

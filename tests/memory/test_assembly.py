@@ -15,8 +15,9 @@ from serve_app.context.layout import DEFAULT_LAYOUT
 from serve_app.context.tokens import open_tokenizer
 from serve_app.context.window import build_context
 from serve_app.errors import QueryExceedsBudget
-from serve_app.memory.assembly import Answered, Moment, Retrieval, answer, assemble, with_older
+from serve_app.memory.assembly import Answered, Moment, Packing, Retrieval, answer, assemble, with_older
 from serve_app.memory.expansion import Resolved
+from serve_app.memory.histories import Histories
 from serve_app.memory.reading import WINDOW_TURNS_MAX
 from serve_app.memory.requests import ContextRequest
 from serve_app.memory.timing import Stages
@@ -28,6 +29,7 @@ from tests.write.shards import ANN, EMBEDDER, OneShard
 
 MOMENT = Moment(10**16, 10**16, ("test",))
 TOKENIZER = open_tokenizer()
+PACKING = Packing(DEFAULT_LAYOUT, TOKENIZER, Histories())
 
 
 @pytest.fixture
@@ -40,9 +42,7 @@ def shard(tmp_path: Path) -> Iterator[OneShard]:
 def ask(shard: OneShard, query: str = "the kettle?", budget: int = 800, session: str = "s") -> Answered:
     request = ContextRequest(query=query, budget_tokens=budget, session=session)
     stages = Stages()
-    answered = answer(
-        shard.shard, ANN, request, retrieval(query), ("reason",), MOMENT, DEFAULT_LAYOUT, TOKENIZER, stages
-    )
+    answered = answer(shard.shard, ANN, request, retrieval(query), ("reason",), MOMENT, PACKING, stages)
     assert list(stages.ms) == ["queue", "retrieve", "rerank", "pack"]
     assert min(stages.ms.values()) >= 0
     return answered

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import weakref
 from pathlib import Path
 from typing import Any
@@ -118,7 +117,6 @@ def test_whatever_it_says_plain_lines_are_read(content: str, whole: bool) -> Non
     assert all(line.strip() == line and line for line in found.split("\n")) or not found
     assert len(found) <= len(content)
     assert len(set(found.split("\n"))) == found.count("\n") + 1
-    assert lines_of(Said(json.dumps({"summary": content}))) in ("", lines_of(Said(content))) or "{" in content[:9]
 
 
 # ---- which models there are
