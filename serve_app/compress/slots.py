@@ -58,7 +58,7 @@ FITS = {
 """What each sign adds to how well a later clause fits an earlier one that it may end: the weights of a logistic
 regression on labelled dialogues in five languages, rounded."""
 
-FITS_FROM = 3.9
+FITS_FROM = 4.0
 """Fit from which a clause ends the one that it fits best."""
 
 FITS_TOO_FROM = 5.7
