@@ -11,7 +11,7 @@ SIZES_NEAR = 4.0
 SIZES_FAR = 12.0
 
 _LIKE = {
-    "number": frozenset(("money", "count", "size", "duration", "percent", "time", "often")),
+    "number": frozenset(("version", "money", "count", "size", "duration", "percent", "time", "often")),
     "count": frozenset(("number", "often")),
     "often": frozenset(("number", "count")),
     "money": frozenset(("number",)),
@@ -19,13 +19,17 @@ _LIKE = {
     "duration": frozenset(("number",)),
     "percent": frozenset(("number",)),
     "time": frozenset(("number",)),
+    "version": frozenset(("number",)),
     "day": frozenset(("date",)),
     "date": frozenset(("day",)),
 }
 """Kinds that one value may be told in: `three times` and `one retry`, `45 minutes` and `make it 60`."""
 
-_ONE_KIND = ({"money", "number"}, {"count", "number"})
+_ONE_KIND = ({"money", "number"}, {"count", "number"}, {"version", "number"})
 """A sum or a count said again is said without its currency or noun."""
+
+_WAYS = frozenset(("wide", "long", "high", "deep", "tall", "thick", "across"))
+"""A width is never replaced by a length."""
 
 _PER = frozenset(("a", "per", "al", "por"))
 
@@ -58,6 +62,9 @@ def _pair(new: Value, old: Value) -> dict[str, float]:
         return {}
     if new.kind != old.kind and {new.kind, old.kind} not in _ONE_KIND:
         return {"like_kind": 1.0} | _size(new, old)
+    ways = frozenset(new.unit.split()) & _WAYS, frozenset(old.unit.split()) & _WAYS
+    if all(ways) and not ways[0] & ways[1]:
+        return {}
     if frozenset(new.unit.split()) & frozenset(old.unit.split()) - _PER:
         return {"kind": 1.0, "bare" if new.kind == "money" else "unit": 1.0} | _size(new, old)
     if new.kind == old.kind and new.unit and old.unit:

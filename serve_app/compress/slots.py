@@ -18,6 +18,7 @@ from serve_app.core import Turn
 
 FITS = {
     "chosen": 3.0,
+    "frame": 2.5,
     "withdrawal": 1.6,
     "near_size": 1.5,
     "own": 1.5,
@@ -57,7 +58,7 @@ FITS = {
 """What each sign adds to how well a later clause fits an earlier one that it may end: the weights of a logistic
 regression on labelled dialogues in five languages, rounded."""
 
-FITS_FROM = 4.2
+FITS_FROM = 4.0
 """Fit from which a clause ends the one that it fits best."""
 
 FITS_TOO_FROM = 5.7
@@ -68,6 +69,9 @@ FLIP_WEIGHT_MIN = 0.6
 
 QUIET_OWN_MIN = 1.5
 """Weight of the words that a clause shares with one that it replaces without sounding like a change."""
+
+FRAME_WORDS_MAX = 4
+"""Content words of a clause that tells what to do and where, and no more."""
 
 POINTS_WORDS_MAX = 0
 """Content words of a withdrawal that names nothing itself: it means what was said last."""
@@ -165,6 +169,8 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     names = {f"={kind}" for value in scene.values[number] for kind in like(value.kind)}
     if _SURE_SIGNS & change.keys():
         names |= new.words | near
+    elif CHANGES & new.signals:
+        names |= new.words
     found = open_clauses.found_by(names, [*scene.clauses_of(scene.last_taken(new.turn)), *scene.clauses_of(new.turn)])
     earlier = [
         old for old in found if _before(scene, number, old) and not scene.accepts(number, scene.clauses[old].turn)
@@ -230,6 +236,10 @@ def signs(
         found["old_repeated"] = 1.0
     if before.turn in (scene.last_taken(new.turn), new.turn):
         found["recent"] = 1.0
+    if _one_frame(new, before, own):
+        found["frame"] = 1.0
+    if "adds" in new.signals:
+        found["adds"] = 1.0
     if "chooses" in new.signals and scene.taken[number] and scene.is_answer(old):
         found["chosen"] = 1.0
     if _flips(scene, number, old, own):
@@ -258,6 +268,14 @@ def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points:
     return {sign: 1.0 for sign, holds in marks.items() if holds}
 
 
+def _one_frame(new: Clause, before: Clause, own: frozenset[str]) -> bool:
+    """Whether both tell to do one thing, with something in common or with no more than where: `fly from Leeds`."""
+    if not new.frame[0] or new.frame[0] != before.frame[0]:
+        return False
+    named = {word for word in own if not word.startswith(new.frame[0][:4])}
+    return bool(named) or (bool(new.frame[1]) and new.frame == before.frame and len(new.words) <= FRAME_WORDS_MAX)
+
+
 def _flips(scene: Scene, number: int, old: int, own: frozenset[str]) -> bool:
     """Whether one says no to what the other says yes to."""
     if not own or scene.denies(number) == scene.denies(old):
@@ -269,12 +287,14 @@ def _flips(scene: Scene, number: int, old: int, own: frozenset[str]) -> bool:
 
 def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
+    if "adds" in signs and not _SURE_WORDS & signs.keys():
+        return False
     if "code" in signs and "own" not in signs:
         return False
     if "stranger" in signs:
         return "points" in signs or {"chosen", "recent"} <= signs.keys()
     if "no_value" in signs:
-        return bool((_SURE_SIGNS | {"flips", "chosen"}) & signs.keys())
+        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys())
     if "no_word" not in signs or "unit" in signs:
         return True
     if "far_size" in signs:

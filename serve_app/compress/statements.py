@@ -46,7 +46,7 @@ _JSON_END = re.compile(r"(?<=[\]}0-9\"el]),(?=\s*[\"{\[])|[\r\n]+")
 SIGNALS = tuple(
     field.name
     for field in msgspec.structs.fields(Cues)
-    if field.type == re.Pattern[str] and field.name not in ("clause_end", "figures")
+    if field.type == re.Pattern[str] and field.name not in ("clause_end", "figures", "frame")
 )
 """What the cues may say of a clause: the names of their patterns."""
 
@@ -83,6 +83,8 @@ class Clause(msgspec.Struct, frozen=True):
     words: frozenset[str]
     who: str
     """Whom it speaks of, where that is somebody else; `PRONOUN` for the one named last."""
+    frame: tuple[str, str] = ("", "")
+    """The verb of what it tells to do, and the word that its object follows."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -159,7 +161,9 @@ def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cue
     signals = frozenset(name for name in names for cues in tables if getattr(cues, name).search(folded))
     values = tuple(dict.fromkeys(values_of(folded, tables)))[:VALUES_MAX]
     words: frozenset[str] = frozenset().union(*(cues.words(folded) for cues in tables))
-    return Clause(0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals))
+    return Clause(
+        0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals), _frame(folded, tables)
+    )
 
 
 def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
@@ -169,6 +173,11 @@ def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
     plain = [cues for cues in tables if cues.person is NOTHING] if "third_person" in signals else []
     others = (cues.third_person.search(folded) for cues in plain)
     return next((found.groupdict().get("who") or found[0] for found in others if found), "")
+
+
+def _frame(folded: str, tables: Sequence[Cues]) -> tuple[str, str]:
+    found = next((found for cues in tables if (found := cues.frame.search(folded))), None)
+    return (found["verb"], found["where"] or "") if found else ("", "")
 
 
 def values_of(folded: str, tables: Sequence[Cues]) -> Iterator[Value]:
@@ -194,6 +203,7 @@ def _found(
         unit = (groups.get("unit") or "").strip()
         amount = cues.number(groups.get("n") or found[0])
         named = cues.units.get(unit) or " ".join(cues.units.get(word, word) for word in unit.split())
+        named = f"{named} {groups.get('dim') or ''}".strip()
         yield Value(kind or found.lastgroup or "", named, amount)
 
 

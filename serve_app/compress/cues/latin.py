@@ -74,7 +74,13 @@ def values(
             "size",
             rf"(?P<n>{n}) ?(?P<unit>mm|cm|m|km|kg|kilos?|g|mg|mcg|ml|l|lb|lbs|oz|ft|feet|foot|inch(?:es)?"
             rf"|miles?|gb|mb|kb|tb|kw|kwh|w|v|bpm|ms|px|mph|dpi|litres?|liters?|litros?|metros?|kilómetros?"
-            rf"|gramos?|grams?|degrees?|grados?|°c?)(?!\w)",
+            rf"|gramos?|grams?|degrees?|grados?|°c?)(?!\w)(?: (?P<dim>wide|long|high|deep|tall|thick|across))?",
+        ),
+        ("phone", r"(?<![\d+])(?:\+\d{1,3}[ -]?)?\(?0?\d{2,4}\)?[ -]\d{3,4}[ -]?\d{3,4}(?!\d)"),
+        (
+            "version",
+            r"(?<![\w.])(?P<unit>(?!(?:to|is|at|of|on|be|stay|with|by|and|or|than|about|over|under|only|for|from|in|the|costs?|around)\b)[a-z][a-z+#-]{1,20}) "
+            r"(?:v|version )?(?P<n>\d{1,3}\.\d{1,3}(?:\.\d{1,4}){0,2})(?![\w.]*\w)",
         ),
         ("duration", rf"(?P<n>{counted})[ -]?(?P<unit>{duration})\b"),
         (

@@ -89,6 +89,10 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """Takes one of several: let's do, go with, I'll take, X it is. Ends what was chosen before."""
     reminder: re.Pattern[str] = NOTHING
     """Quotes what was said before, mostly to end it: you had me down as, I told you, we'd said."""
+    adds: re.Pattern[str] = NOTHING
+    """Comes beside what was said and replaces nothing: and also, the other one, too."""
+    frame: re.Pattern[str] = NOTHING
+    """What a clause tells to do: group `verb`, and `where` for the word that its object follows."""
     negative: re.Pattern[str] = NOTHING
     """Denies, excludes or ends: against an earlier word on the same matter it takes that back, and the other way."""
     withdrawal: re.Pattern[str] = NOTHING
