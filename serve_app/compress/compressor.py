@@ -42,6 +42,7 @@ class Compressed(NamedTuple):
     input_hash: str
     ranks: tuple[int, ...] = ()
     line_seqs: tuple[int, ...] = ()
+    line_dates: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     topics: tuple[Topic, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -99,11 +100,12 @@ class Compressor:
         writing = Writing(self._coarse, self._fine, self._drafts, target, tokenizer, deadline_s)
         found = segments(turns)
         reading = read_on(turns, self._parts)
-        binding, others = quotes(turns, reading)
-        chunks = writing.chunks(turns, found, reading, [*binding, *others])
+        quoted = quotes(turns, reading)
+        chunks = writing.chunks(turns, found, reading, quoted.all)
         drafts = writing.calibrated(chunks, writing.drafts(chunks))
-        said = new_to(binding, as_quoted(writing.parts(turns, writing.halved(drafts)), [*binding, *others]))
-        made = composed([*binding, *said, *new_to(said, others)], target, tokenizer)
+        said = new_to(quoted.binding, as_quoted(writing.parts(turns, writing.halved(drafts)), quoted.all))
+        best_first = [*quoted.binding, *said, *new_to(said, quoted.others)]
+        made = composed(best_first, target, tokenizer, new_to(said, quoted.fillers))
         return Compressed(
             text=made.text,
             first_seq=turns[0].seq,
@@ -112,6 +114,7 @@ class Compressor:
             input_hash=name,
             ranks=made.ranks,
             line_seqs=made.line_seqs,
+            line_dates=made.line_dates,
             constraints=reading.entries,
             topics=topics(turns, found),
             reasons=writing.reasons,

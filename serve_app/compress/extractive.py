@@ -1,7 +1,8 @@
 """What a summary may quote of its turns, best first: what binds, then what else is worth keeping. Pure, no model.
 
 Quotes are verbatim, white space aside. Nothing of what was replaced, withdrawn, supposed or said of outsiders is
-quoted, nothing of turns of which anything expires, and of the exchange with a tool only what binds.
+quoted, nor an answer that repeats a number of it, nothing of turns of which anything expires, and of the exchange
+with a tool only what binds.
 """
 
 from __future__ import annotations
@@ -9,34 +10,51 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
 
-from serve_app.compress.composing import Line, Part
+from serve_app.compress.composing import Lead, Line, Part
 from serve_app.compress.ledger import Reading
 from serve_app.compress.statements import Statement
 from serve_app.core import Turn
 
-EXTRACTIVE_VERSION = "extractive-2"
+EXTRACTIVE_VERSION = "extractive-3"
 """Changes with anything here or in the composing that changes a summary."""
 
 NEWNESS_WORTH = 0.5
 """What the newest statement has over the oldest: enough to settle near ties."""
 
+FILLER_WORTH = 1.75
+"""What binds nobody and is worth less fills what would be empty."""
+
 MONTH_AT = len("2023-")
 _SPACE = re.compile(r"\s*")
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def quotes(turns: Sequence[Turn], reading: Reading) -> tuple[list[Part], list[Part]]:
-    """What binds, and what else may be quoted, each best first; of equal texts only the best placed."""
+class Quotes(NamedTuple):
+    """What may be quoted, each best first."""
+
+    binding: list[Part]
+    others: list[Part]
+    fillers: list[Part]
+
+    @property
+    def all(self) -> list[Part]:
+        return [*self.binding, *self.others, *self.fillers]
+
+
+def quotes(turns: Sequence[Turn], reading: Reading) -> Quotes:
+    """Of equal texts only the best placed."""
     year = year_of(turns)
-    leads: dict[int, str] = {}
-    binding: list[Part] = []
-    others: list[Part] = []
+    leads: dict[int, Lead] = {}
+    found = Quotes([], [], [])
     for one, text in _distinct(_by_worth(turns, reading)):
         turn = turns[one.turn]
         begins = leads.get(one.turn) or leads.setdefault(one.turn, lead(turn, year))
-        (binding if one.verdict == "active" else others).append(_part(turn, one, text, begins))
-    return binding, others
+        other = found.others if one.worth >= FILLER_WORTH else found.fillers
+        (found.binding if one.verdict == "active" else other).append(_part(turn, one, text, begins))
+    return found
 
 
 def _distinct(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
@@ -55,30 +73,55 @@ def _by_worth(turns: Sequence[Turn], reading: Reading) -> list[Statement]:
     lasting = [turn.lasting for turn in turns]
     exchanged = [_of_an_exchange(turn) for turn in turns]
     newer = NEWNESS_WORTH / len(turns)
+    outdated = _outdated(reading.statements)
     said = [
         one
         for one in reading.statements
-        if one.kept and lasting[one.turn] and (one.verdict == "active" or not exchanged[one.turn])
+        if one.kept
+        and lasting[one.turn]
+        and (one.verdict == "active" or not (exchanged[one.turn] or _repeats(turns[one.turn], one, outdated)))
     ]
     return sorted(said, key=lambda one: (-one.worth - newer * one.turn, -one.turn, one.start))
+
+
+def _outdated(statements: Sequence[Statement]) -> set[str]:
+    """Numbers of what was replaced that nothing in force names."""
+    gone, held = (
+        {number for one in statements if one.verdict == verdict for number in _NUMBER.findall(one.text)}
+        for verdict in ("superseded", "active")
+    )
+    return gone - held
+
+
+def _repeats(turn: Turn, one: Statement, outdated: set[str]) -> bool:
+    """Whether an answer says again what has been replaced since."""
+    return turn.role == "assistant" and not outdated.isdisjoint(_NUMBER.findall(one.text))
 
 
 def _of_an_exchange(turn: Turn) -> bool:
     return bool(turn.role == "tool" or turn.tool_calls or turn.tool_call_id)
 
 
-def _part(turn: Turn, one: Statement, text: str, begins: str) -> Part:
+def _part(turn: Turn, one: Statement, text: str, begins: Lead) -> Part:
     space = _SPACE.match(turn.text, one.end)
     after = space.end() if space else one.end
     return Part(Line(one.turn, True, turn.seq), one.start, after, " " if after > one.end else "", text, begins)
 
 
-def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> str:
-    """Date (where the speaker was) and speaker; of a date in this year month and day, which are half as many tokens."""
+def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> Lead:
+    """Date (where the speaker was) and speaker; of a date in this year month and day, which are half as many tokens.
+    A user without a name goes unnamed.
+    """
     name = speaker or turn.speaker or turn.tool_name or turn.role
     said_on = _local_date(turn)
     day = said_on.isoformat()[MONTH_AT:] if said_on.year == year else said_on.isoformat()
-    return f"{day} {' '.join(name.split())}:"
+    return Lead(day, f"{' '.join(name.split())}:", unnamed=name == turn.role == "user")
+
+
+def full_lead(turn: Turn) -> Lead:
+    """For a reader who is told nothing else: every line says when, and who."""
+    day, name, _ = lead(turn)
+    return Lead("", f"{day} {name}")
 
 
 def year_of(turns: Sequence[Turn]) -> int:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from serve_app.compress.chunks import chunks, tokens_of
 from serve_app.compress.composing import NO_TURN, Line, Part, composed, whole
 from serve_app.compress.drafting import Chunk, Draft, Sentences, Stage, calibrated, drafted, merged, within
-from serve_app.compress.extractive import lead, year_of
+from serve_app.compress.extractive import full_lead, lead, year_of
 from serve_app.compress.ledger import Reading
 from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import Segment
@@ -81,7 +81,9 @@ class Writing:
     ) -> Chunk:
         """Of turns that are larger than a window, what is most worth keeping."""
         mine = [
-            part._replace(lead=lead(turns[part.line.turn])) for part in parts if span.first <= part.line.turn < span.end
+            part._replace(lead=full_lead(turns[part.line.turn]))
+            for part in parts
+            if span.first <= part.line.turn < span.end
         ]
         if not mine:
             return Chunk(span.first, "", (), ())

@@ -80,6 +80,7 @@ class Histories:
             expires_at=NEVER,
             ranks=made.ranks,
             line_seqs=made.line_seqs,
+            line_dates=made.line_dates,
             constraints=made.constraints,
             topics=made.topics,
         )

@@ -219,6 +219,7 @@ class SummaryMaker:
             expires_at=now + options.ttl_s * SECOND_US,
             ranks=made.ranks,
             line_seqs=made.line_seqs,
+            line_dates=made.line_dates,
             constraints=made.constraints,
             topics=made.topics,
             target_tokens=options.target_tokens,

@@ -31,10 +31,10 @@ def test_models_add_lines_of_their_own_beside_what_binds() -> None:
     turns = talk(60)
     coarse, fine = Scripted(heads, "coarse"), Scripted(lambda task: task.draft, "fine")
     made = Compressor(coarse, fine).compress(turns, 200, TOKENIZER)
-    assert f"05-08 user: {BINDING}" in made.text
+    assert f"\n{BINDING}\n" in made.text
     prose = [line for line, seq in zip(made.text.splitlines(), made.line_seqs, strict=True) if seq == NO_TURN]
     assert prose
-    assert all(line.startswith("05-08 summary: ") for line in prose)
+    assert all("summary: " in line for line in prose)
     assert made.tokens <= 200
     assert made.reasons == ()
     assert fine.tasks[0].text == coarse.tasks[0].text
