@@ -128,6 +128,34 @@ class Scene:
             and not exact
         )
 
+    def is_next(self, number: int, old: int) -> bool:
+        """Whether the user says it right after the exchange in which they said the other."""
+        return self._user_before(self.clauses[number].turn) == self.clauses[old].turn
+
+    def is_lone(self, number: int) -> bool:
+        """Whether its turn is one sentence."""
+        around = self.clauses_of(self.clauses[number].turn)
+        return self.clauses[around[0]].sentence == self.clauses[around[-1]].sentence
+
+    def follows(self, number: int) -> bool:
+        """Whether its turn gives a reason for it, or draws it as a consequence."""
+        clause = self.clauses[number]
+        return "therefore" in clause.signals or "therefore" in self._turn_signals[clause.turn]
+
+    def is_reasoned(self, number: int) -> bool:
+        """Whether its turn tells before it of what happened, was said or is not to be."""
+        clause = self.clauses[number]
+        before = range(self.clauses_of(clause.turn)[0], number)
+        return any({"past", "reports", "negative"} & self.clauses[one].signals for one in before)
+
+    def is_after(self, number: int) -> bool:
+        """Whether another sentence of its turn stands before it."""
+        clause = self.clauses[number]
+        return self.clauses[self.clauses_of(clause.turn)[0]].sentence < clause.sentence
+
+    def _user_before(self, turn: int) -> int:
+        return next((one for one in range(turn - 1, max(-1, turn - 4), -1) if self.turns[one].role == "user"), -1)
+
     def told(self, number: int) -> frozenset[str]:
         """The words of a clause and of how the assistant takes it."""
         clause = self.clauses[number]

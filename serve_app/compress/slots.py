@@ -10,58 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from serve_app.compress.fits import weights_of
 from serve_app.compress.matching import like, match
 from serve_app.compress.scene import CHANGES, Scene
 from serve_app.compress.statements import Clause
 from serve_app.compress.verdicts import Judged
+from serve_app.compress.worths import EXACT
 from serve_app.core import Turn
 
-FITS = {
-    "chosen": 3.0,
-    "frame": 2.5,
-    "withdrawal": 1.6,
-    "near_size": 1.5,
-    "own": 1.5,
-    "points": 1.4,
-    "bare": 1.4,
-    "kind": 1.2,
-    "code": 1.2,
-    "denied": 1.0,
-    "alone": 1.0,
-    "names_old": 0.9,
-    "echo": 0.7,
-    "flips": 0.7,
-    "recent": 0.7,
-    "removed": 0.7,
-    "subject_changed": 0.5,
-    "replacement": 0.4,
-    "repeated": 0.4,
-    "old_repeated": 0.4,
-    "changed": 0.4,
-    "unit": 0.4,
-    "change": 0.4,
-    "taken_both": 0.3,
-    "change_near": 0.3,
-    "withdrawal_near": 0.2,
-    "worth": 0.2,
-    "old_worth": 0.2,
-    "alone_near": 0.1,
-    "no_value": -0.3,
-    "told": -0.3,
-    "no_word": -0.3,
-    "replacement_near": -0.3,
-    "quiet": -0.5,
-    "calm": -0.6,
-    "like_kind": -1.0,
-    "far_size": -1.1,
-}
-"""What each sign adds to how well a later clause fits an earlier one that it may end: the weights of a logistic
-regression on labelled dialogues in five languages, rounded."""
+NEVER = -100.0
+"""Fit where too little speaks for it."""
 
-FITS_FROM = 4.0
+FITS_FROM = 0.0
 """Fit from which a clause ends the one that it fits best."""
 
-FITS_TOO_FROM = 5.7
+FITS_TOO_FROM = 1.7
 """Fit from which it ends others beside that one."""
 
 FLIP_WEIGHT_MIN = 0.6
@@ -177,11 +140,12 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
+    weights = weights_of(new.folded)
     sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
     scored = [
-        (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
+        (fit(signs(scene, number, old, matches[old], change, near, alone), weights), old)
         for old in earlier
-        if sure or matches[old] or not new.words.isdisjoint(scene.clauses[old].words)
+        if sure or matches[old] or scene.is_next(number, old) or scene.clauses[old].turn == scene.last_taken(new.turn) or not new.words.isdisjoint(scene.clauses[old].words)
     ]
     scored.sort(reverse=True)
     return scored
@@ -200,11 +164,11 @@ def _before(scene: Scene, number: int, old: int) -> bool:
     return before.turn < new.turn or (before.sentence < new.sentence and "reminder" in before.signals)
 
 
-def fit(signs: Mapping[str, float]) -> float:
-    """How well a clause fits one that it may end; nothing where too little speaks for it."""
+def fit(signs: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """How well a clause fits one that it may end; NEVER where too little speaks for it."""
     if not _plausible(signs):
-        return 0.0
-    return round(sum(FITS.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
+        return NEVER
+    return round(weights["start"] + sum(weights.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
 
 
 def signs(
@@ -244,9 +208,50 @@ def signs(
         found["chosen"] = 1.0
     if _flips(scene, number, old, own):
         found["flips"] = 1.0
+    if {"lasting", "implicit"} & before.signals:
+        found["old_lasting"] = 1.0
+    if "reminder" in before.signals:
+        found["old_reminder"] = 1.0
+    if scene.is_reasoned(number):
+        found["reasoned"] = 1.0
+    if {"lasting", "implicit"} & new.signals:
+        found["lasting"] = 1.0
+    if scene.judged.verdicts[number] == "soft":
+        found["soft"] = 1.0
+    if scene.judged.verdicts[old] == "active":
+        found["old_active"] = 1.0
+    if scene.is_lone(number):
+        found["new_lone"] = 1.0
+    if any(any(map(str.isdigit, value.amount)) for value in scene.values[old]):
+        found["old_exact"] = 1.0
+    if scene.denies(old):
+        found["old_denies"] = 1.0
+    if scene.is_next(number, old) or "recent" in found:
+        found["next"] = 1.0
+    if scene.is_lone(old):
+        found["lone"] = 1.0
+    if scene.follows(number):
+        found["follows"] = 1.0
+    if scene.is_after(number):
+        found["after"] = 1.0
     heard = scene.judged.heard[new.turn]
+    if heard.concluded:
+        found["concluded"] = 1.0
+    if heard.briefly and (heard.words & new.words or "repeated" in found):
+        found["briefly"] = 1.0
+    found |= _subject(new, before)
     points = heard.removed or (heard.changed and len(new.words) <= POINTS_WORDS_MAX)
     return found | _together(found, bool(own or near & before.words), alone, points)
+
+
+def _subject(new: Clause, before: Clause) -> dict[str, float]:
+    """Whether both say something of one thing, of two, or of two of a kind: `the main job`, `the cleanup job`."""
+    if not new.about:
+        return {}
+    if not new.about & (before.words | before.about):
+        return {"other_subject": 1.0}
+    siblings = new.about & before.about and new.about - before.words and before.about - new.words
+    return {"other_subject": 1.0} if siblings else {"same_subject": 1.0}
 
 
 def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points: bool) -> dict[str, float]:
@@ -257,12 +262,14 @@ def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points:
         "no_word": not on_subject,
         "stranger": not matches and not on_subject,
         "alone": alone and "kind" in found,
-        "alone_near": alone and {"kind", "near_size"} <= found.keys(),
         "taken_both": matches and {"repeated", "old_repeated"} <= found.keys(),
         "calm": matches and not _CHANGE_SIGNS & found.keys(),
         "quiet": not _CHANGE_SIGNS & found.keys(),
         "points": points and "recent" in found and bool({"withdrawal", "withdrawal_near", "removed"} & found.keys()),
         "subject_changed": not matches and "own" in found and bool(_CHANGE_SIGNS & found.keys()),
+        "next_then": {"next", "concluded"} <= found.keys(),
+        "next_lone": {"next", "lone", "briefly"} <= found.keys(),
+        "next_value": matches and {"next", "repeated"} <= found.keys(),
         "denied": "flips" in found and bool({"changed", "withdrawal"} & found.keys()),
     }
     return {sign: 1.0 for sign, holds in marks.items() if holds}
@@ -289,16 +296,21 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
     if "adds" in signs and not _SURE_WORDS & signs.keys():
         return False
+    if {"other_subject", "quiet"} <= signs.keys() and not {"follows", "after", "reasoned"} & signs.keys():
+        return False
     if "code" in signs and "own" not in signs:
         return False
+    goes_on = "lasting" not in signs and "soft" not in signs and "next" in signs and bool({"follows", "concluded", "changed", "after"} & signs.keys())
     if "stranger" in signs:
-        return "points" in signs or {"chosen", "recent"} <= signs.keys()
+        return "points" in signs or {"chosen", "recent"} <= signs.keys() or (goes_on and "old_exact" not in signs)
     if "no_value" in signs:
-        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys())
+        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys()) or goes_on
     if "no_word" not in signs or "unit" in signs:
         return True
     if "far_size" in signs:
         return False
+    if {"alone", "taken_both"} <= signs.keys() and {"follows", "concluded", "after"} & signs.keys():
+        return True
     return bool(_SURE_WORDS & signs.keys()) or ("calm" not in signs and bool({"repeated", "told"} & signs.keys()))
 
 
