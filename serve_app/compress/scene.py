@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from serve_app.compress.statements import Clause, Value
 from serve_app.compress.verdicts import Judged
@@ -34,6 +34,8 @@ class Scene:
     def __init__(self, turns: Sequence[Turn], clauses: Sequence[Clause], judged: Judged) -> None:
         self.turns, self.clauses, self.judged = turns, clauses, judged
         self._sentences: dict[int, list[int]] = {}
+        self._changes: dict[int, dict[str, float]] = {}
+        self._near: dict[int, frozenset[str]] = {}
         self._turn_words: dict[int, set[str]] = {}
         self._turn_signals: dict[int, set[str]] = {}
         self._turn_amounts: dict[int, set[str]] = {}
@@ -109,6 +111,11 @@ class Scene:
 
     def near(self, number: int) -> frozenset[str]:
         """The words around a clause: of its turn, of what it answers, of how it is taken; and its kinds of values."""
+        if number not in self._near:
+            self._near[number] = self._words_near(number)
+        return self._near[number]
+
+    def _words_near(self, number: int) -> frozenset[str]:
         clause = self.clauses[number]
         heard = self.judged.heard[clause.turn]
         around = (one for one in self.clauses[max(0, number - NEAR_CLAUSES) : number + NEAR_CLAUSES + 1])
@@ -128,19 +135,10 @@ class Scene:
             and not exact
         )
 
-    def is_next(self, number: int, old: int) -> bool:
-        """Whether the user says it right after the exchange in which they said the other."""
-        return self._user_before(self.clauses[number].turn) == self.clauses[old].turn
-
     def is_lone(self, number: int) -> bool:
         """Whether its turn is one sentence."""
         around = self.clauses_of(self.clauses[number].turn)
         return self.clauses[around[0]].sentence == self.clauses[around[-1]].sentence
-
-    def follows(self, number: int) -> bool:
-        """Whether its turn gives a reason for it, or draws it as a consequence."""
-        clause = self.clauses[number]
-        return "therefore" in clause.signals or "therefore" in self._turn_signals[clause.turn]
 
     def is_reasoned(self, number: int) -> bool:
         """Whether its turn tells before it of what happened, was said or is not to be."""
@@ -148,12 +146,8 @@ class Scene:
         before = range(self.clauses_of(clause.turn)[0], number)
         return any({"past", "reports", "negative"} & self.clauses[one].signals for one in before)
 
-    def is_after(self, number: int) -> bool:
-        """Whether another sentence of its turn stands before it."""
-        clause = self.clauses[number]
-        return self.clauses[self.clauses_of(clause.turn)[0]].sentence < clause.sentence
-
-    def _user_before(self, turn: int) -> int:
+    def user_before(self, turn: int) -> int:
+        """The user's turn before, past what was answered in between, or -1."""
         return next((one for one in range(turn - 1, max(-1, turn - 4), -1) if self.turns[one].role == "user"), -1)
 
     def told(self, number: int) -> frozenset[str]:
@@ -166,8 +160,13 @@ class Scene:
         clause = self.clauses[number]
         return any(value.amount in self.judged.heard[clause.turn].amounts for value in clause.values)
 
-    def change(self, number: int) -> dict[str, float]:
+    def change(self, number: int) -> Mapping[str, float]:
         """How much a clause sounds like a change, and is taken for one."""
+        if number not in self._changes:
+            self._changes[number] = self._change(number)
+        return self._changes[number]
+
+    def _change(self, number: int) -> dict[str, float]:
         new = self.clauses[number]
         heard, turn = self.judged.heard[new.turn], self._turn_signals[new.turn]
         own = "replacement" if "replacement" in new.signals else "change" if "change" in new.signals else ""
@@ -181,6 +180,15 @@ class Scene:
             "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
+            "concluded": heard.concluded,
+            "briefly": heard.briefly and (bool(heard.words & new.words) or self.repeated(number)),
+            "adds": "adds" in new.signals,
+            "lasting": bool({"lasting", "implicit"} & new.signals),
+            "soft": self.judged.verdicts[number] == "soft",
+            "follows": "therefore" in turn,
+            "reasoned": self.is_reasoned(number),
+            "new_lone": self.is_lone(number),
+            "after": self.clauses[self.clauses_of(new.turn)[0]].sentence < new.sentence,
         }
         return {sign: 1.0 for sign, holds in signs.items() if holds}
 

@@ -53,7 +53,9 @@ _DOES = either(
     "reserve park store save paint serve seat host hold deploy run drop place file sign label tag wrap cook charge train hang "
     "pin lock split name spell address bring pick collect cut limit cap move switch push print pack separate format measure"
 )
-_RELATES = either("to at in on with by for before after into from as under behind until till every only near over within between per")
+_RELATES = either(
+    "to at in on with by for before after into from as under behind until till every only near over within between per"
+)
 _IS = either(
     "is are was were has have had must should shall may might can can't cannot could will won't mustn't needs need gets get goes "
     "go costs cost leaves leave starts start ends end begins begin arrives arrive closes close opens open comes come runs run times "
