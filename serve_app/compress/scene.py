@@ -22,10 +22,15 @@ CHANGES = frozenset(("change", "replacement", "withdrawal"))
 ANSWER_WORDS_MAX = 3
 """Content words of a plan that is named and no more."""
 
+WORTH_MAX = 6.0
+"""More, of either sign, says nothing more of a replacement."""
+
+_LASTING = frozenset(("lasting", "implicit"))
 _SURE_CHANGES = frozenset(("replacement", "withdrawal"))
 
 _BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
 _NO_WORDS: frozenset[str] = frozenset()
+_NO_NUMBERS = range(0)
 
 
 class Scene:
@@ -34,13 +39,17 @@ class Scene:
     def __init__(self, turns: Sequence[Turn], clauses: Sequence[Clause], judged: Judged) -> None:
         self.turns, self.clauses, self.judged = turns, clauses, judged
         self._sentences: dict[int, list[int]] = {}
+        self._numbers: dict[int, range] = {}
         self._changes: dict[int, dict[str, float]] = {}
         self._near: dict[int, frozenset[str]] = {}
+        self._standing: dict[int, dict[str, float]] = {}
         self._turn_words: dict[int, set[str]] = {}
         self._turn_signals: dict[int, set[str]] = {}
         self._turn_amounts: dict[int, set[str]] = {}
         for number, clause in enumerate(clauses):
             self._sentences.setdefault(clause.sentence, []).append(number)
+            self._numbers.setdefault(clause.turn, range(number, number))
+            self._numbers[clause.turn] = range(self._numbers[clause.turn].start, number + 1)
             self._turn_words.setdefault(clause.turn, set()).update(clause.words)
             self._turn_signals.setdefault(clause.turn, set()).update(clause.signals)
             self._turn_amounts.setdefault(clause.turn, set()).update(value.amount for value in clause.values)
@@ -106,8 +115,7 @@ class Scene:
 
     def clauses_of(self, turn: int) -> range:
         """The numbers of a turn's clauses."""
-        first = bisect_left(self.clauses, turn, key=lambda clause: clause.turn)
-        return range(first, bisect_left(self.clauses, turn + 1, lo=first, key=lambda clause: clause.turn))
+        return self._numbers.get(turn, _NO_NUMBERS)
 
     def near(self, number: int) -> frozenset[str]:
         """The words around a clause: of its turn, of what it answers, of how it is taken; and its kinds of values."""
@@ -180,17 +188,41 @@ class Scene:
             "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
+            "worth": self._worth(number),
             "concluded": heard.concluded,
             "briefly": heard.briefly and (bool(heard.words & new.words) or self.repeated(number)),
             "adds": "adds" in new.signals,
-            "lasting": bool({"lasting", "implicit"} & new.signals),
+            "lasting": bool(_LASTING & new.signals),
             "soft": self.judged.verdicts[number] == "soft",
             "follows": "therefore" in turn,
             "reasoned": self.is_reasoned(number),
             "new_lone": self.is_lone(number),
             "after": self.clauses[self.clauses_of(new.turn)[0]].sentence < new.sentence,
         }
-        return {sign: 1.0 for sign, holds in signs.items() if holds}
+        return {sign: float(holds) for sign, holds in signs.items() if holds}
+
+    def standing(self, old: int) -> Mapping[str, float]:
+        """What an earlier clause says by itself for and against being ended."""
+        if old not in self._standing:
+            self._standing[old] = self._stands(old)
+        return self._standing[old]
+
+    def _stands(self, old: int) -> dict[str, float]:
+        before = self.clauses[old]
+        signs = {
+            "old_repeated": self.repeated(old),
+            "old_lasting": bool(_LASTING & before.signals),
+            "old_reminder": "reminder" in before.signals,
+            "old_active": self.judged.verdicts[old] == "active",
+            "old_exact": any(any(map(str.isdigit, value.amount)) for value in self.values[old]),
+            "old_denies": self.denies(old),
+            "lone": self.is_lone(old),
+            "old_worth": self._worth(old),
+        }
+        return {sign: float(holds) for sign, holds in signs.items() if holds}
+
+    def _worth(self, number: int) -> float:
+        return max(-WORTH_MAX, min(WORTH_MAX, self.judged.worths[number]))
 
     def told_before(self, number: int) -> bool:
         """Whether the turn before, of the assistant or a tool, told of a change to one of its amounts."""

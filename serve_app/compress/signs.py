@@ -16,7 +16,7 @@ FRAME_WORDS_MAX = 4
 POINTS_WORDS_MAX = 0
 """Content words of a withdrawal that names nothing itself: it means what was said last."""
 
-OWN_MAX, WORTH_MAX = 2.5, 6.0
+OWN_MAX = 2.5
 
 _CHANGE_SIGNS = frozenset(
     (
@@ -32,34 +32,16 @@ _CHANGE_SIGNS = frozenset(
         "chosen",
     )
 )
-_LASTING = frozenset(("lasting", "implicit"))
 
 
 def signs(scene: Scene, number: int, old: int, values: Mapping[str, float], alone: bool) -> dict[str, float]:
     """What speaks for and against that a clause ends an earlier one, with how their values match."""
     new, before = scene.clauses[number], scene.clauses[old]
     own = new.words & before.words
-    found = {**values, **scene.change(number), **_of_old(scene, old), **_shared(scene, number, old, own)}
-    found["worth"] = max(-WORTH_MAX, min(WORTH_MAX, scene.judged.worths[number]))
+    found = {**values, **scene.change(number), **scene.standing(old), **_shared(scene, number, old, own)}
     heard = scene.judged.heard[new.turn]
     points = heard.removed or (heard.changed and len(new.words) <= POINTS_WORDS_MAX)
     return found | _together(found, bool(own or scene.near(number) & before.words), alone, points)
-
-
-def _of_old(scene: Scene, old: int) -> dict[str, float]:
-    """What the earlier clause says by itself."""
-    before = scene.clauses[old]
-    marks = {
-        "old_repeated": scene.repeated(old),
-        "old_lasting": bool(_LASTING & before.signals),
-        "old_reminder": "reminder" in before.signals,
-        "old_active": scene.judged.verdicts[old] == "active",
-        "old_exact": any(any(map(str.isdigit, value.amount)) for value in scene.values[old]),
-        "old_denies": scene.denies(old),
-        "lone": scene.is_lone(old),
-    }
-    worth = max(-WORTH_MAX, min(WORTH_MAX, scene.judged.worths[old]))
-    return {sign: 1.0 for sign, holds in marks.items() if holds} | {"old_worth": worth}
 
 
 def _shared(scene: Scene, number: int, old: int, own: frozenset[str]) -> dict[str, float]:

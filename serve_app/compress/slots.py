@@ -35,6 +35,8 @@ CANDIDATES_MAX = 24
 """Open clauses that are looked at for a kind of value or a word, the newest."""
 
 _SURE_SIGNS = frozenset(("replacement", "replacement_near", "withdrawal", "withdrawal_near", "changed", "removed"))
+_CONSEQUENCES = frozenset(("follows", "concluded", "changed", "after"))
+_OWN_MATTERS = frozenset(("lasting", "soft"))
 _SURE_WORDS = frozenset(("replacement", "withdrawal", "changed", "removed", "chosen"))
 
 
@@ -115,10 +117,11 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     alone = sum("kind" in signs for signs in matches.values()) == 1
     weights = weights_of(new.folded)
     sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
+    beside = before if _draws(change) else ()
     scored = [
         (fit(signs(scene, number, old, matches[old], alone), weights), old)
         for old in earlier
-        if sure or matches[old] or scene.clauses[old].turn in before or new.words & scene.clauses[old].words
+        if sure or matches[old] or scene.clauses[old].turn in beside or new.words & scene.clauses[old].words
     ]
     scored.sort(reverse=True)
     return scored
@@ -167,7 +170,10 @@ def _plausible(signs: Mapping[str, float]) -> bool:
 
 
 def _goes_on(signs: Mapping[str, float]) -> bool:
-    """Whether it comes right after the other, as a consequence: `forty mile winds. Oven dishes, please.`"""
-    if "next" not in signs or {"lasting", "soft"} & signs.keys():
-        return False
-    return bool({"follows", "concluded", "changed", "after"} & signs.keys())
+    """Whether it comes right after the other and draws a consequence."""
+    return "next" in signs and _draws(signs)
+
+
+def _draws(signs: Mapping[str, float]) -> bool:
+    """Whether a clause follows from something: `forty mile winds. Oven dishes, please.`"""
+    return not _OWN_MATTERS & signs.keys() and bool(_CONSEQUENCES & signs.keys())
