@@ -42,6 +42,8 @@ class Scene:
         self._numbers: dict[int, range] = {}
         self._changes: dict[int, dict[str, float]] = {}
         self._near: dict[int, frozenset[str]] = {}
+        self._told: dict[int, frozenset[str]] = {}
+        self._before: dict[int, tuple[int, int]] = {}
         self._standing: dict[int, dict[str, float]] = {}
         self._turn_words: dict[int, set[str]] = {}
         self._turn_signals: dict[int, set[str]] = {}
@@ -108,8 +110,13 @@ class Scene:
         new = self.clauses[number]
         return new.turn - turn <= 2 or any(value.amount in self._turn_amounts[turn] for value in new.values)
 
-    def last_taken(self, turn: int) -> int:
-        """The last turn before with something that the assistant took down, or -1."""
+    def before(self, turn: int) -> tuple[int, int]:
+        """The last turn before with something that the assistant took down, and the user's last; -1 for none."""
+        if turn not in self._before:
+            self._before[turn] = self._last_taken(turn), self._user_before(turn)
+        return self._before[turn]
+
+    def _last_taken(self, turn: int) -> int:
         place = bisect_left(self._taken_turns, turn)
         return self._taken_turns[place - 1] if place else -1
 
@@ -154,14 +161,15 @@ class Scene:
         before = range(self.clauses_of(clause.turn)[0], number)
         return any({"past", "reports", "negative"} & self.clauses[one].signals for one in before)
 
-    def user_before(self, turn: int) -> int:
-        """The user's turn before, past what was answered in between, or -1."""
+    def _user_before(self, turn: int) -> int:
         return next((one for one in range(turn - 1, max(-1, turn - 4), -1) if self.turns[one].role == "user"), -1)
 
     def told(self, number: int) -> frozenset[str]:
         """The words of a clause and of how the assistant takes it."""
-        clause = self.clauses[number]
-        return clause.words | self.judged.heard[clause.turn].words
+        if number not in self._told:
+            clause = self.clauses[number]
+            self._told[number] = clause.words | self.judged.heard[clause.turn].words
+        return self._told[number]
 
     def repeated(self, number: int) -> bool:
         """Whether the assistant repeats a value of it."""

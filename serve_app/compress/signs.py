@@ -47,28 +47,35 @@ def signs(scene: Scene, number: int, old: int, values: Mapping[str, float], alon
 def _shared(scene: Scene, number: int, old: int, own: frozenset[str]) -> dict[str, float]:
     """What the two have in common, and how near they stand."""
     new, before = scene.clauses[number], scene.clauses[old]
+    subject = _subject(new, before) if new.about else ""
     echo = (scene.told(number) & scene.told(old)) - own
-    recent = before.turn in (scene.last_taken(new.turn), new.turn)
+    last_taken, last = scene.before(new.turn)
+    recent = before.turn in (last_taken, new.turn)
     marks = {
-        "own": min(OWN_MAX, scene.weight(_whole(own))),
-        "echo": min(OWN_MAX, scene.weight(_whole(echo))),
-        "names_old": bool({value.amount for value in before.values} & {value.amount for value in new.values}),
+        "own": _weight(scene, own),
+        "echo": _weight(scene, echo),
+        "names_old": any(value.amount == other.amount for value in before.values for other in new.values),
         "recent": recent,
-        "next": recent or scene.user_before(new.turn) == before.turn,
+        "next": recent or before.turn == last,
         "frame": _one_frame(new, before, own),
         "chosen": "chooses" in new.signals and scene.taken[number] and scene.is_answer(old),
         "flips": _flips(scene, number, old, own),
-        _subject(new, before): bool(new.about),
+        "same_subject": subject == "same",
+        "other_subject": subject == "other",
     }
     return {sign: float(holds) for sign, holds in marks.items() if holds}
+
+
+def _weight(scene: Scene, words: frozenset[str]) -> float:
+    return min(OWN_MAX, scene.weight(_whole(words))) if words else 0.0
 
 
 def _subject(new: Clause, before: Clause) -> str:
     """Whether both say something of one thing, of two, or of two of a kind: `the main job`, `the cleanup job`."""
     if not new.about & (before.words | before.about):
-        return "other_subject"
+        return "other"
     siblings = new.about & before.about and new.about - before.words and before.about - new.words
-    return "other_subject" if siblings else "same_subject"
+    return "other" if siblings else "same"
 
 
 def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points: bool) -> dict[str, float]:
@@ -111,5 +118,6 @@ def _flips(scene: Scene, number: int, old: int, own: frozenset[str]) -> bool:
 
 def _whole(words: frozenset[str]) -> frozenset[str]:
     """Without the characters that stand in longer ones of them."""
-    longer = "".join(word for word in words if len(word) > 1)
-    return frozenset(word for word in words if len(word) > 1 or word not in longer)
+    short = [word for word in words if len(word) == 1]
+    longer = "".join(word for word in words if len(word) > 1) if short else ""
+    return words - {word for word in short if word in longer}

@@ -108,7 +108,7 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
         names |= new.words | scene.near(number)
     elif CHANGES & new.signals:
         names |= new.words
-    before = (scene.last_taken(new.turn), scene.user_before(new.turn))
+    before = scene.before(new.turn)
     found = open_clauses.found_by(names, [place for turn in (*before, new.turn) for place in scene.clauses_of(turn)])
     earlier = [
         old for old in found if _before(scene, number, old) and not scene.accepts(number, scene.clauses[old].turn)
