@@ -15,7 +15,7 @@ from serve_app.compress.statements import Clause, Statement, Verdict, clauses
 from serve_app.compress.verdicts import Judged, judged
 from serve_app.core import Constraint, Turn
 
-LEDGER_VERSION = "ledger-3"
+LEDGER_VERSION = "ledger-4"
 """Changes with anything here that changes a ledger."""
 
 ENTRIES_MAX = 200

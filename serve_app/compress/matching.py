@@ -31,6 +31,9 @@ _ONE_KIND = ({"money", "number"}, {"count", "number"}, {"version", "number"})
 _WAYS = frozenset(("wide", "long", "high", "deep", "tall", "thick", "across"))
 """A width is never replaced by a length."""
 
+_SECONDS = {"s": 1, "min": 60, "h": 3_600, "day": 86_400, "week": 604_800}
+"""What two hours have in common with 75 minutes."""
+
 _PER = frozenset(("a", "per", "al", "por"))
 
 
@@ -67,6 +70,8 @@ def _pair(new: Value, old: Value) -> dict[str, float]:
         return {}
     if frozenset(new.unit.split()) & frozenset(old.unit.split()) - _PER:
         return {"kind": 1.0, "bare" if new.kind == "money" else "unit": 1.0} | _size(new, old)
+    if new.kind == old.kind == "duration" and not {new.unit, old.unit} - _SECONDS.keys():
+        return {"kind": 1.0} | _size(_seconds(new), _seconds(old))
     if new.kind == old.kind and new.unit and old.unit:
         return {}
     if new.kind == "code":
@@ -82,6 +87,10 @@ def _size(new: Value, old: Value) -> dict[str, float]:
         return {}
     ratio = max(one / other, other / one)
     return {"near_size": 1.0} if ratio <= SIZES_NEAR else {"far_size": 1.0} if ratio > SIZES_FAR else {}
+
+
+def _seconds(value: Value) -> Value:
+    return Value(value.kind, "s", f"{_figure(value.amount) * _SECONDS[value.unit]:g}")
 
 
 def _figure(amount: str) -> float:

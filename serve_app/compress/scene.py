@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from serve_app.compress.statements import Clause, Value
 from serve_app.compress.verdicts import Judged
@@ -22,10 +22,15 @@ CHANGES = frozenset(("change", "replacement", "withdrawal"))
 ANSWER_WORDS_MAX = 3
 """Content words of a plan that is named and no more."""
 
+WORTH_MAX = 6.0
+"""More, of either sign, says nothing more of a replacement."""
+
+_LASTING = frozenset(("lasting", "implicit"))
 _SURE_CHANGES = frozenset(("replacement", "withdrawal"))
 
 _BINDING = frozenset(("binds", "implicit", "literal", "directive", "refusal"))
 _NO_WORDS: frozenset[str] = frozenset()
+_NO_NUMBERS = range(0)
 
 
 class Scene:
@@ -34,11 +39,19 @@ class Scene:
     def __init__(self, turns: Sequence[Turn], clauses: Sequence[Clause], judged: Judged) -> None:
         self.turns, self.clauses, self.judged = turns, clauses, judged
         self._sentences: dict[int, list[int]] = {}
+        self._numbers: dict[int, range] = {}
+        self._changes: dict[int, dict[str, float]] = {}
+        self._near: dict[int, frozenset[str]] = {}
+        self._told: dict[int, frozenset[str]] = {}
+        self._before: dict[int, tuple[int, int]] = {}
+        self._standing: dict[int, dict[str, float]] = {}
         self._turn_words: dict[int, set[str]] = {}
         self._turn_signals: dict[int, set[str]] = {}
         self._turn_amounts: dict[int, set[str]] = {}
         for number, clause in enumerate(clauses):
             self._sentences.setdefault(clause.sentence, []).append(number)
+            self._numbers.setdefault(clause.turn, range(number, number))
+            self._numbers[clause.turn] = range(self._numbers[clause.turn].start, number + 1)
             self._turn_words.setdefault(clause.turn, set()).update(clause.words)
             self._turn_signals.setdefault(clause.turn, set()).update(clause.signals)
             self._turn_amounts.setdefault(clause.turn, set()).update(value.amount for value in clause.values)
@@ -97,18 +110,27 @@ class Scene:
         new = self.clauses[number]
         return new.turn - turn <= 2 or any(value.amount in self._turn_amounts[turn] for value in new.values)
 
-    def last_taken(self, turn: int) -> int:
-        """The last turn before with something that the assistant took down, or -1."""
+    def before(self, turn: int) -> tuple[int, int]:
+        """The last turn before with something that the assistant took down, and the user's last; -1 for none."""
+        if turn not in self._before:
+            self._before[turn] = self._last_taken(turn), self._user_before(turn)
+        return self._before[turn]
+
+    def _last_taken(self, turn: int) -> int:
         place = bisect_left(self._taken_turns, turn)
         return self._taken_turns[place - 1] if place else -1
 
     def clauses_of(self, turn: int) -> range:
         """The numbers of a turn's clauses."""
-        first = bisect_left(self.clauses, turn, key=lambda clause: clause.turn)
-        return range(first, bisect_left(self.clauses, turn + 1, lo=first, key=lambda clause: clause.turn))
+        return self._numbers.get(turn, _NO_NUMBERS)
 
     def near(self, number: int) -> frozenset[str]:
         """The words around a clause: of its turn, of what it answers, of how it is taken; and its kinds of values."""
+        if number not in self._near:
+            self._near[number] = self._words_near(number)
+        return self._near[number]
+
+    def _words_near(self, number: int) -> frozenset[str]:
         clause = self.clauses[number]
         heard = self.judged.heard[clause.turn]
         around = (one for one in self.clauses[max(0, number - NEAR_CLAUSES) : number + NEAR_CLAUSES + 1])
@@ -128,18 +150,39 @@ class Scene:
             and not exact
         )
 
+    def is_lone(self, number: int) -> bool:
+        """Whether its turn is one sentence."""
+        around = self.clauses_of(self.clauses[number].turn)
+        return self.clauses[around[0]].sentence == self.clauses[around[-1]].sentence
+
+    def is_reasoned(self, number: int) -> bool:
+        """Whether its turn tells before it of what happened, was said or is not to be."""
+        clause = self.clauses[number]
+        before = range(self.clauses_of(clause.turn)[0], number)
+        return any({"past", "reports", "negative"} & self.clauses[one].signals for one in before)
+
+    def _user_before(self, turn: int) -> int:
+        return next((one for one in range(turn - 1, max(-1, turn - 4), -1) if self.turns[one].role == "user"), -1)
+
     def told(self, number: int) -> frozenset[str]:
         """The words of a clause and of how the assistant takes it."""
-        clause = self.clauses[number]
-        return clause.words | self.judged.heard[clause.turn].words
+        if number not in self._told:
+            clause = self.clauses[number]
+            self._told[number] = clause.words | self.judged.heard[clause.turn].words
+        return self._told[number]
 
     def repeated(self, number: int) -> bool:
         """Whether the assistant repeats a value of it."""
         clause = self.clauses[number]
         return any(value.amount in self.judged.heard[clause.turn].amounts for value in clause.values)
 
-    def change(self, number: int) -> dict[str, float]:
+    def change(self, number: int) -> Mapping[str, float]:
         """How much a clause sounds like a change, and is taken for one."""
+        if number not in self._changes:
+            self._changes[number] = self._change(number)
+        return self._changes[number]
+
+    def _change(self, number: int) -> dict[str, float]:
         new = self.clauses[number]
         heard, turn = self.judged.heard[new.turn], self._turn_signals[new.turn]
         own = "replacement" if "replacement" in new.signals else "change" if "change" in new.signals else ""
@@ -153,8 +196,41 @@ class Scene:
             "repeated": self.repeated(number),
             "withdrawal": "withdrawal" in new.signals,
             "withdrawal_near": "withdrawal" not in new.signals and "withdrawal" in turn,
+            "worth": self._worth(number),
+            "concluded": heard.concluded,
+            "briefly": heard.briefly and (bool(heard.words & new.words) or self.repeated(number)),
+            "adds": "adds" in new.signals,
+            "lasting": bool(_LASTING & new.signals),
+            "soft": self.judged.verdicts[number] == "soft",
+            "follows": "therefore" in turn,
+            "reasoned": self.is_reasoned(number),
+            "new_lone": self.is_lone(number),
+            "after": self.clauses[self.clauses_of(new.turn)[0]].sentence < new.sentence,
         }
-        return {sign: 1.0 for sign, holds in signs.items() if holds}
+        return {sign: float(holds) for sign, holds in signs.items() if holds}
+
+    def standing(self, old: int) -> Mapping[str, float]:
+        """What an earlier clause says by itself for and against being ended."""
+        if old not in self._standing:
+            self._standing[old] = self._stands(old)
+        return self._standing[old]
+
+    def _stands(self, old: int) -> dict[str, float]:
+        before = self.clauses[old]
+        signs = {
+            "old_repeated": self.repeated(old),
+            "old_lasting": bool(_LASTING & before.signals),
+            "old_reminder": "reminder" in before.signals,
+            "old_active": self.judged.verdicts[old] == "active",
+            "old_exact": any(any(map(str.isdigit, value.amount)) for value in self.values[old]),
+            "old_denies": self.denies(old),
+            "lone": self.is_lone(old),
+            "old_worth": self._worth(old),
+        }
+        return {sign: float(holds) for sign, holds in signs.items() if holds}
+
+    def _worth(self, number: int) -> float:
+        return max(-WORTH_MAX, min(WORTH_MAX, self.judged.worths[number]))
 
     def told_before(self, number: int) -> bool:
         """Whether the turn before, of the assistant or a tool, told of a change to one of its amounts."""

@@ -10,96 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from serve_app.compress.fits import weights_of
 from serve_app.compress.matching import like, match
 from serve_app.compress.scene import CHANGES, Scene
+from serve_app.compress.signs import signs
 from serve_app.compress.statements import Clause
 from serve_app.compress.verdicts import Judged
 from serve_app.core import Turn
 
-FITS = {
-    "chosen": 3.0,
-    "frame": 2.5,
-    "withdrawal": 1.6,
-    "near_size": 1.5,
-    "own": 1.5,
-    "points": 1.4,
-    "bare": 1.4,
-    "kind": 1.2,
-    "code": 1.2,
-    "denied": 1.0,
-    "alone": 1.0,
-    "names_old": 0.9,
-    "echo": 0.7,
-    "flips": 0.7,
-    "recent": 0.7,
-    "removed": 0.7,
-    "subject_changed": 0.5,
-    "replacement": 0.4,
-    "repeated": 0.4,
-    "old_repeated": 0.4,
-    "changed": 0.4,
-    "unit": 0.4,
-    "change": 0.4,
-    "taken_both": 0.3,
-    "change_near": 0.3,
-    "withdrawal_near": 0.2,
-    "worth": 0.2,
-    "old_worth": 0.2,
-    "alone_near": 0.1,
-    "no_value": -0.3,
-    "told": -0.3,
-    "no_word": -0.3,
-    "replacement_near": -0.3,
-    "quiet": -0.5,
-    "calm": -0.6,
-    "like_kind": -1.0,
-    "far_size": -1.1,
-}
-"""What each sign adds to how well a later clause fits an earlier one that it may end: the weights of a logistic
-regression on labelled dialogues in five languages, rounded."""
+NEVER = -100.0
+"""Fit where too little speaks for it."""
 
-FITS_FROM = 4.0
+FITS_FROM = 0.0
 """Fit from which a clause ends the one that it fits best."""
 
-FITS_TOO_FROM = 5.7
+FITS_TOO_FROM = 1.7
 """Fit from which it ends others beside that one."""
-
-FLIP_WEIGHT_MIN = 0.6
-"""Weight of the words that a yes and a no on one matter share."""
-
-QUIET_OWN_MIN = 1.5
-"""Weight of the words that a clause shares with one that it replaces without sounding like a change."""
-
-FRAME_WORDS_MAX = 4
-"""Content words of a clause that tells what to do and where, and no more."""
-
-POINTS_WORDS_MAX = 0
-"""Content words of a withdrawal that names nothing itself: it means what was said last."""
 
 DOUBT_FROM = FITS_FROM - 1.0
 """Fit from which it is in doubt whether a clause still holds: it stays an entry and is worth less."""
 DOUBT_WORTH = -2.5
 
-OWN_MAX, WORTH_MAX = 2.5, 6.0
-
 CANDIDATES_MAX = 24
 """Open clauses that are looked at for a kind of value or a word, the newest."""
 
-_CHANGE_SIGNS = frozenset(
-    (
-        "change",
-        "replacement",
-        "change_near",
-        "replacement_near",
-        "told",
-        "withdrawal",
-        "changed",
-        "removed",
-        "flips",
-        "chosen",
-    )
-)
 _SURE_SIGNS = frozenset(("replacement", "replacement_near", "withdrawal", "withdrawal_near", "changed", "removed"))
+_CONSEQUENCES = frozenset(("follows", "concluded", "changed", "after"))
+_OWN_MATTERS = frozenset(("lasting", "soft"))
 _SURE_WORDS = frozenset(("replacement", "withdrawal", "changed", "removed", "chosen"))
 
 
@@ -165,23 +102,26 @@ def _names(scene: Scene, number: int) -> Iterator[str]:
 def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float, int]]:
     """The earlier clauses that this one may end, with how well it fits them, the best first."""
     new = scene.clauses[number]
-    change, near = scene.change(number), scene.near(number)
+    change = scene.change(number)
     names = {f"={kind}" for value in scene.values[number] for kind in like(value.kind)}
     if _SURE_SIGNS & change.keys():
-        names |= new.words | near
+        names |= new.words | scene.near(number)
     elif CHANGES & new.signals:
         names |= new.words
-    found = open_clauses.found_by(names, [*scene.clauses_of(scene.last_taken(new.turn)), *scene.clauses_of(new.turn)])
+    before = scene.before(new.turn)
+    found = open_clauses.found_by(names, [place for turn in (*before, new.turn) for place in scene.clauses_of(turn)])
     earlier = [
         old for old in found if _before(scene, number, old) and not scene.accepts(number, scene.clauses[old].turn)
     ]
     matches = {old: match(scene.values[number], scene.values[old]) for old in earlier}
     alone = sum("kind" in signs for signs in matches.values()) == 1
+    weights = weights_of(new.folded)
     sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
+    beside = before if _draws(change) else ()
     scored = [
-        (fit(signs(scene, number, old, matches[old], change, near, alone)), old)
+        (fit(signs(scene, number, old, matches[old], alone), weights), old)
         for old in earlier
-        if sure or matches[old] or not new.words.isdisjoint(scene.clauses[old].words)
+        if sure or matches[old] or scene.clauses[old].turn in beside or new.words & scene.clauses[old].words
     ]
     scored.sort(reverse=True)
     return scored
@@ -200,109 +140,40 @@ def _before(scene: Scene, number: int, old: int) -> bool:
     return before.turn < new.turn or (before.sentence < new.sentence and "reminder" in before.signals)
 
 
-def fit(signs: Mapping[str, float]) -> float:
-    """How well a clause fits one that it may end; nothing where too little speaks for it."""
+def fit(signs: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """How well a clause fits one that it may end; NEVER where too little speaks for it."""
     if not _plausible(signs):
-        return 0.0
-    return round(sum(FITS.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
-
-
-def signs(
-    scene: Scene,
-    number: int,
-    old: int,
-    values: Mapping[str, float],
-    change: Mapping[str, float],
-    near: frozenset[str],
-    alone: bool,
-) -> dict[str, float]:
-    """What speaks for and against that a clause ends an earlier one."""
-    new, before = scene.clauses[number], scene.clauses[old]
-    own = new.words & before.words
-    found = {
-        **values,
-        **change,
-        "worth": max(-WORTH_MAX, min(WORTH_MAX, scene.judged.worths[number])),
-        "old_worth": max(-WORTH_MAX, min(WORTH_MAX, scene.judged.worths[old])),
-    }
-    if own:
-        found["own"] = min(OWN_MAX, scene.weight(_whole(own)))
-    echo = (scene.told(number) & scene.told(old)) - own
-    if echo:
-        found["echo"] = min(OWN_MAX, scene.weight(_whole(echo)))
-    if {value.amount for value in before.values} & {value.amount for value in new.values}:
-        found["names_old"] = 1.0
-    if scene.repeated(old):
-        found["old_repeated"] = 1.0
-    if before.turn in (scene.last_taken(new.turn), new.turn):
-        found["recent"] = 1.0
-    if _one_frame(new, before, own):
-        found["frame"] = 1.0
-    if "adds" in new.signals:
-        found["adds"] = 1.0
-    if "chooses" in new.signals and scene.taken[number] and scene.is_answer(old):
-        found["chosen"] = 1.0
-    if _flips(scene, number, old, own):
-        found["flips"] = 1.0
-    heard = scene.judged.heard[new.turn]
-    points = heard.removed or (heard.changed and len(new.words) <= POINTS_WORDS_MAX)
-    return found | _together(found, bool(own or near & before.words), alone, points)
-
-
-def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points: bool) -> dict[str, float]:
-    """What signs say only together."""
-    matches = "kind" in found or "like_kind" in found
-    marks = {
-        "no_value": not matches,
-        "no_word": not on_subject,
-        "stranger": not matches and not on_subject,
-        "alone": alone and "kind" in found,
-        "alone_near": alone and {"kind", "near_size"} <= found.keys(),
-        "taken_both": matches and {"repeated", "old_repeated"} <= found.keys(),
-        "calm": matches and not _CHANGE_SIGNS & found.keys(),
-        "quiet": not _CHANGE_SIGNS & found.keys(),
-        "points": points and "recent" in found and bool({"withdrawal", "withdrawal_near", "removed"} & found.keys()),
-        "subject_changed": not matches and "own" in found and bool(_CHANGE_SIGNS & found.keys()),
-        "denied": "flips" in found and bool({"changed", "withdrawal"} & found.keys()),
-    }
-    return {sign: 1.0 for sign, holds in marks.items() if holds}
-
-
-def _one_frame(new: Clause, before: Clause, own: frozenset[str]) -> bool:
-    """Whether both tell to do one thing, with something in common or with no more than where: `fly from Leeds`."""
-    if not new.frame[0] or new.frame[0] != before.frame[0]:
-        return False
-    named = {word for word in own if not word.startswith(new.frame[0][:4])}
-    return bool(named) or (bool(new.frame[1]) and new.frame == before.frame and len(new.words) <= FRAME_WORDS_MAX)
-
-
-def _flips(scene: Scene, number: int, old: int, own: frozenset[str]) -> bool:
-    """Whether one says no to what the other says yes to."""
-    if not own or scene.denies(number) == scene.denies(old):
-        return False
-    if scene.denies(old) and not CHANGES & scene.clauses[number].signals:
-        return False
-    return scene.weight(frozenset(word for word in own if len(word) > 1)) >= FLIP_WEIGHT_MIN
+        return NEVER
+    return round(weights["start"] + sum(weights.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
 
 
 def _plausible(signs: Mapping[str, float]) -> bool:
     """Whether enough speaks for it at all: of two statements with nothing in common none ends the other."""
     if "adds" in signs and not _SURE_WORDS & signs.keys():
         return False
+    if {"other_subject", "quiet"} <= signs.keys() and not {"follows", "after", "reasoned"} & signs.keys():
+        return False  # a bare statement about something else
     if "code" in signs and "own" not in signs:
         return False
     if "stranger" in signs:
-        return "points" in signs or {"chosen", "recent"} <= signs.keys()
+        goes_on = _goes_on(signs) and "old_exact" not in signs
+        return "points" in signs or {"chosen", "recent"} <= signs.keys() or goes_on
     if "no_value" in signs:
-        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys())
+        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys()) or _goes_on(signs)
     if "no_word" not in signs or "unit" in signs:
         return True
     if "far_size" in signs:
         return False
+    if {"alone", "taken_both"} <= signs.keys() and {"follows", "concluded", "after"} & signs.keys():
+        return True
     return bool(_SURE_WORDS & signs.keys()) or ("calm" not in signs and bool({"repeated", "told"} & signs.keys()))
 
 
-def _whole(words: frozenset[str]) -> frozenset[str]:
-    """Without the characters that stand in longer ones of them."""
-    longer = "".join(word for word in words if len(word) > 1)
-    return frozenset(word for word in words if len(word) > 1 or word not in longer)
+def _goes_on(signs: Mapping[str, float]) -> bool:
+    """Whether it comes right after the other and draws a consequence."""
+    return "next" in signs and _draws(signs)
+
+
+def _draws(signs: Mapping[str, float]) -> bool:
+    """Whether a clause follows from something: `forty mile winds. Oven dishes, please.`"""
+    return not _OWN_MATTERS & signs.keys() and bool(_CONSEQUENCES & signs.keys())

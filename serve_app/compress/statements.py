@@ -46,14 +46,14 @@ _JSON_END = re.compile(r"(?<=[\]}0-9\"el]),(?=\s*[\"{\[])|[\r\n]+")
 SIGNALS = tuple(
     field.name
     for field in msgspec.structs.fields(Cues)
-    if field.type == re.Pattern[str] and field.name not in ("clause_end", "figures", "frame")
+    if field.type == re.Pattern[str] and field.name not in ("clause_end", "figures", "frame", "subject")
 )
 """What the cues may say of a clause: the names of their patterns."""
 
 _SIGNALS_OF_USER = tuple(
     name
     for name in SIGNALS
-    if name not in ("acknowledged", "changed", "dismissed", "removed", "confirm_request", "figures")
+    if name not in ("acknowledged", "changed", "dismissed", "removed", "concludes", "confirm_request")
 )
 
 _SAYS = re.compile(r"[^\W_]")
@@ -85,6 +85,8 @@ class Clause(msgspec.Struct, frozen=True):
     """Whom it speaks of, where that is somebody else; `PRONOUN` for the one named last."""
     frame: tuple[str, str] = ("", "")
     """The verb of what it tells to do, and the word that its object follows."""
+    about: frozenset[str] = frozenset()
+    """The content words of its subject, or of the object of what it tells to do."""
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -161,9 +163,8 @@ def _clause(sentence: int, text: str, start: int, end: int, tables: Sequence[Cue
     signals = frozenset(name for name in names for cues in tables if getattr(cues, name).search(folded))
     values = tuple(dict.fromkeys(values_of(folded, tables)))[:VALUES_MAX]
     words: frozenset[str] = frozenset().union(*(cues.words(folded) for cues in tables))
-    return Clause(
-        0, sentence, start, end, folded, signals, values, words, _who(folded, tables, signals), _frame(folded, tables)
-    )
+    who, frame, about = _who(folded, tables, signals), _frame(folded, tables), _about(folded, tables)
+    return Clause(0, sentence, start, end, folded, signals, values, words, who, frame, about)
 
 
 def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
@@ -178,6 +179,14 @@ def _who(folded: str, tables: Sequence[Cues], signals: frozenset[str]) -> str:
 def _frame(folded: str, tables: Sequence[Cues]) -> tuple[str, str]:
     found = next((found for cues in tables if (found := cues.frame.search(folded))), None)
     return (found["verb"], found["where"] or "") if found else ("", "")
+
+
+def _about(folded: str, tables: Sequence[Cues]) -> frozenset[str]:
+    for cues in tables:
+        found = cues.subject.search(folded)
+        if found is not None:
+            return cues.words(found["about"] or found["object"])
+    return frozenset()
 
 
 def values_of(folded: str, tables: Sequence[Cues]) -> Iterator[Value]:

@@ -96,6 +96,7 @@ class Heard(NamedTuple):
     asked_words: frozenset[str] = frozenset()
     amounts: frozenset[str] = frozenset()
     removed: bool = False
+    concluded: bool = False
 
 
 def heard(turns: Sequence[Turn], clauses: Sequence[Clause]) -> Mapping[int, Heard]:
@@ -128,6 +129,7 @@ def _heard(turns: Sequence[Turn], by_turn: Mapping[int, list[Clause]], number: i
         frozenset().union(*(clause.words for clause in before)) if asked else frozenset(),
         frozenset(value.amount for value in values),
         any("removed" in clause.signals for clause in reply) and not values and not told & named,
+        any("concludes" in clause.signals and "question" not in clause.signals for clause in reply),
     )
 
 

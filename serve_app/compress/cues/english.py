@@ -48,6 +48,21 @@ _SAYS_OF_OTHERS = (
     r"|i know|of mine)\b"
 )
 
+_DOES = either(
+    "book use put make set keep send give write add include leave take mark call deliver ship pay schedule plan order buy get "
+    "reserve park store save paint serve seat host hold deploy run drop place file sign label tag wrap cook charge train hang "
+    "pin lock split name spell address bring pick collect cut limit cap move switch push print pack separate format measure"
+)
+_RELATES = either(
+    "to at in on with by for before after into from as under behind until till every only near over within between per"
+)
+_IS = either(
+    "is are was were has have had must should shall may might can can't cannot could will won't mustn't needs need gets get goes "
+    "go costs cost leaves leave starts start ends end begins begin arrives arrive closes close opens open comes come runs run times "
+    "takes take stays stay fits weighs isn't aren't wasn't weren't doesn't don't does do moves moved wants want hates eats eat "
+    "expires feeds feed sits lasts last happens happen meets meet"
+)
+
 ENGLISH = Cues(
     language="english",
     clause_end=re.compile(
@@ -257,7 +272,7 @@ ENGLISH = Cues(
     ),
     reports=re.compile(r"\b(?:says?|said|wrote|told (?:me|us)|e-?mailed|confirmed|texted|phoned)\b"),
     therefore=re.compile(
-        r"^(?:and )?so\b|\bthat's why\b|\bwhich is why\b|\bhence\b|\bbecause of (?:that|him|her|them)\b"
+        r"^(?:and )?so\b|\bthen\W*$|\bthat's why\b|\bwhich is why\b|\bhence\b|\bbecause of (?:that|him|her|them)\b"
         r"|\btherefore\b|\bwhich means\b"
     ),
     instructs=re.compile(
@@ -334,6 +349,13 @@ ENGLISH = Cues(
         r"^(?:and |but |so |then |ok |please |actually |just |now |no,? ){0,3}(?:re)?(?P<verb>name|call|put|leave|fly|drive|travel|send|bring|book|start|begin|stay|meet|park|store|save|write|paint|use|serve|seat|host|hold|deploy|run|ship|deliver|drop|place|keep|file|sign|label|tag|wrap|cook|charge|pay|train|walk|go|sit|sleep|eat|hang)\b"
         r"(?:(?: [\w'-]+){0,5}? (?P<where>from|to|into|in|with|at|by|on|under|behind|near|as)\b)?"
     ),
+    subject=re.compile(
+        rf"^(?:(?:and|but|so|then|ok|okay|well|oh|actually|now|also|plus|please|turns out|anyway|no|yes|right|from now on"
+        rf"|let's|i want you to|can you|could you|you can),? ){{0,3}}"
+        rf"(?:(?:{_DOES}) (?:(?:the|my|our|a|an|his|her|your|all|any|that|this|these|those) )?"
+        rf"(?P<object>[\w-]+(?: [\w-]+){{0,3}}?)(?= (?:{_RELATES})\b|\W*$)"
+        rf"|(?P<about>[\w-]+(?: [\w-]+){{0,5}}?)(?:'s| (?:{_IS})\b))"
+    ),
     negative=re.compile(
         r"\b(?:too (?!much|many|late|early|bad|long ago)[a-z]+|full|closed|shut|sold out|fully booked|unavailable|broken|no|not|never|none|nothing|without|zero|nor|neither|nobody|leave (?:it|that|them|those|him"
         r"|her)? ?(?:out|off)|skip|avoid|drop(?:ped)?|scrap(?:ped)?|cancel(?:led|ed)?|exclud\w+|remov\w+"
@@ -396,6 +418,7 @@ ENGLISH = Cues(
         r"|(?:i'll|i will) (?:drop|ignore|forget|skip|leave|strike|remove|take|stop|cancel|delete|scrap)\b.{0,30}|gone\b|off (?:the )?(?:list|menu|plan|table)"
         r"|no (?:longer|more|need)\b|not needed|out (?:then|it is)|without (?:it|that)|forgotten|consider it (?:gone|done|dropped)|stopped|i'll choose|free choice|anything goes|all [a-z]+s\b)"
     ),
+    concludes=re.compile(r"\bthen\W*$|^then\b|\b(?:it|that) is\W*$"),
     confirm_request=re.compile(
         r"\b(?:(?:just )?to (?:confirm|be (?:sure|clear)|double[- ]check|recap|check|summari[sz]e)|you (?:said"
         r"|mentioned|told me|want(?:ed)?|asked|prefer)|(?:is that )?(?:right|correct|yes)\?|shall i|should i"

@@ -68,7 +68,7 @@ more most other some such own same what which who whom whose when where why how 
 please ok okay yes yeah yep sure thanks thank well oh hey hi like want make made get got go going gone come
 comes came take takes took put keep say said says tell told know think one thing way lot bit much many little
 because since while until till before after during between through against without within update updated noted
-understood got'it it'll it'd that'll right fine good great nice new old first last per etc
+understood got'it it'll it'd that'll right fine good great nice new old last per etc
 """.split()
 
 _NO_SUBJECTS = "euro euros eur dollar dollars usd pound pounds gbp quid buck bucks pence cent cents forget drop scrap scratch mind bother"
@@ -165,6 +165,8 @@ _SAME = {
     "money": "refund",
     "refund": "refund",
     "lead": "leash",
+    "picture": "photo",
+    "image": "photo",
     "kids": "child",
     "heads": "person",
     "folks": "person",
@@ -286,6 +288,9 @@ UNITS = {
     "kids": "child",
     "children": "child",
     "kid": "child",
+    "photos": "photo",
+    "pictures": "photo",
+    "images": "photo",
 }
 
 WORDS = stems(

@@ -72,7 +72,7 @@ def values(
         ),
         (
             "size",
-            rf"(?P<n>{n}) ?(?P<unit>mm|cm|m|km|kg|kilos?|g|mg|mcg|ml|l|lb|lbs|oz|ft|feet|foot|inch(?:es)?"
+            rf"(?P<n>{n})[ -]?(?P<unit>mm|cm|m|km|kg|kilos?|g|mg|mcg|ml|l|lb|lbs|oz|ft|feet|foot|inch(?:es)?"
             rf"|miles?|gb|mb|kb|tb|kw|kwh|w|v|bpm|ms|px|mph|dpi|litres?|liters?|litros?|metros?|kilómetros?"
             rf"|gramos?|grams?|degrees?|grados?|°c?)(?!\w)(?: (?P<dim>wide|long|high|deep|tall|thick|across))?",
         ),

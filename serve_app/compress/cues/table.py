@@ -93,6 +93,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """Comes beside what was said and replaces nothing: and also, the other one, too."""
     frame: re.Pattern[str] = NOTHING
     """What a clause tells to do: group `verb`, and `where` for the word that its object follows."""
+    subject: re.Pattern[str] = NOTHING
+    """What a clause says something of, or wants done something with: group `about` or `object`."""
     negative: re.Pattern[str] = NOTHING
     """Denies, excludes or ends: against an earlier word on the same matter it takes that back, and the other way."""
     withdrawal: re.Pattern[str] = NOTHING
@@ -103,6 +105,8 @@ class Cues(msgspec.Struct, frozen=True, kw_only=True):
     """The assistant changes what it had taken down: updated, switched to, raised to, dropped."""
     removed: re.Pattern[str] = NOTHING
     """The assistant takes something out and names nothing new: removed, struck, I'll leave it out, off the list."""
+    concludes: re.Pattern[str] = NOTHING
+    """The assistant draws the consequence: X then, X it is."""
     confirm_request: re.Pattern[str] = NOTHING
     """The assistant asks whether something holds: so no X, right?"""
     confirmation: re.Pattern[str] = NOTHING
