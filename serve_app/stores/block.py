@@ -170,7 +170,7 @@ class Block:
         Nobody remembers what was let go: of one that has just as many versions as are kept it may be so.
         """
         names = self.binding if session is None else self.binding | {session}
-        made = (self.summaries.get(name, ()) for name in names)
+        made = (self.summaries.get(name, []) for name in names)
         return any(len(one) == SUMMARY_VERSIONS_MAX and one[0].seq > as_of for one in made) or any(
             len(one) == FACT_VERSIONS_MAX and one[0].seq > as_of for one in self.facts.values()
         )
