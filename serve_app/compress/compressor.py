@@ -58,6 +58,7 @@ class Compressor:
         self._made: Remembered[Compressed] = Remembered(SUMMARIES_KEPT)
         self._drafts: Remembered[Sentences] = Remembered(DRAFTS_KEPT)
         self._parts: Remembered[Settled] = Remembered(PARTS_KEPT)
+        self._times_forgotten = 0
 
     @property
     def version(self) -> str:
@@ -86,11 +87,14 @@ class Compressor:
         key = (input_hash(turns), target_tokens, tokenizer.name, self.version)
         made = self._made.get(key)
         if made is None:
+            before = self._times_forgotten
             made = self._compressed(
                 turns, key[0], target_tokens, tokenizer, MODELS_S if deadline_s is None else deadline_s
             )
             if not made.reasons:  # what a fault made less is made again
                 self._made.put(key, made)
+            if self._times_forgotten != before:  # it may be among what was erased while this was made
+                self._clear()
         return made
 
     def _compressed(
@@ -121,7 +125,14 @@ class Compressor:
         )
 
     def forget(self) -> None:
-        """Let go of every text that is remembered: where something was erased or edited, nothing of it stays here."""
+        """Let go of every text that is remembered: where something was erased or edited, nothing of it stays here.
+
+        What is being made meanwhile is not remembered.
+        """
+        self._times_forgotten += 1
+        self._clear()
+
+    def _clear(self) -> None:
         self._made.clear()
         self._drafts.clear()
         self._parts.clear()

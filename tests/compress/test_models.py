@@ -120,6 +120,21 @@ def test_what_a_fault_made_less_is_made_again() -> None:
     assert again == Compressor(Scripted(heads)).compress(turns, 150, TOKENIZER)
 
 
+def test_what_is_forgotten_while_it_is_read_is_not_remembered_afterwards() -> None:
+    """What a model reads when its turn is erased stays nowhere: neither the summary nor the draft."""
+
+    def erased_meanwhile(task: SummaryTask) -> str:
+        compressor.forget()
+        return heads(task)
+
+    model = Scripted(erased_meanwhile)
+    compressor = Compressor(model)
+    made = compressor.compress(talk(20), 150, TOKENIZER)
+    asked = len(model.tasks)
+    assert compressor.compress(talk(20), 150, TOKENIZER) == made
+    assert len(model.tasks) == 2 * asked > 0
+
+
 def test_a_backend_that_hangs_leaves_the_other_its_time() -> None:
     class Hanging(Scripted):
         def summarise(self, task: SummaryTask, deadline_s: float) -> str:
