@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from serve_app.ports import SummaryTask
 
-__all__ = ["PROMPT_VERSION", "Language", "Message", "asked", "asked_again", "language_of"]
+__all__ = ["PROMPT_VERSION", "Language", "Message", "asked", "asked_again", "language_of", "new_tokens"]
 
 PROMPT_VERSION: Final = "1"
 """Changes with anything here that changes a prompt."""
@@ -74,6 +74,13 @@ _WORDINGS: Final[dict[Language, _Wording]] = {
     ),
 }
 
+NEW_TOKENS_MAX: Final = 1_024
+"""Of an answer, however long a summary is wanted."""
+
+NEW_TOKENS_MIN: Final = 32
+TOKENS_PER_WANTED_TOKEN: Final = 2
+"""A model counts otherwise than the service does, and what is too long is cut by others."""
+
 WORDS_A_TOKEN: Final = 0.7
 """Of Spanish and English; a Chinese or Japanese character is about a token."""
 
@@ -120,6 +127,11 @@ def asked(task: SummaryTask) -> list[Message]:
         {"role": "system", "content": wording.rules.replace("{n}", str(length))},
         {"role": "user", "content": "\n\n".join([*parts, wording.task])},
     ]
+
+
+def new_tokens(task: SummaryTask) -> int:
+    """The most that an answer to this task may have."""
+    return min(max(task.target_tokens * TOKENS_PER_WANTED_TOKEN, NEW_TOKENS_MIN), NEW_TOKENS_MAX)
 
 
 def asked_again(task: SummaryTask, before: Sequence[Message], answer: str) -> list[Message]:
