@@ -7,20 +7,17 @@ quoting the turns, which needs no model, always answers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from serve_app.compress.composing import as_quoted, composed, new_to
 from serve_app.compress.drafting import DRAFTS_VERSION, Sentences
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
 from serve_app.compress.ledger import LEDGER_VERSION
-from serve_app.compress.parts import Settled, read_on
+from serve_app.compress.parts import Digests, Settled, course_of, digests, read_on
 from serve_app.compress.prose import Writing
 from serve_app.compress.remembered import Remembered
-from serve_app.compress.segments import SEGMENTS_VERSION, segments, topics
+from serve_app.compress.segments import SEGMENTS_VERSION, Course
 from serve_app.core import Constraint, Topic, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.ports import Summariser, Tokenizer
@@ -28,7 +25,7 @@ from serve_app.ports import Summariser, Tokenizer
 MODELS_S = 60.0
 """How long the models may take for one summary where the caller sets no deadline."""
 
-SUMMARIES_KEPT, DRAFTS_KEPT, PARTS_KEPT = 256, 4_096, 64
+SUMMARIES_KEPT, DRAFTS_KEPT, PARTS_KEPT, COURSES_KEPT = 256, 4_096, 64, 16
 """Those used last; made again where they are wanted again."""
 
 
@@ -59,6 +56,7 @@ class Compressor:
         self._drafts: Remembered[Sentences] = Remembered(DRAFTS_KEPT)
         self._parts: Remembered[Settled] = Remembered(PARTS_KEPT)
         self._times_forgotten = 0
+        self._courses: Remembered[Course] = Remembered(COURSES_KEPT)
 
     @property
     def version(self) -> str:
@@ -84,12 +82,13 @@ class Compressor:
         """`turns` are oldest first and at least one. Raises InvalidRequest without turns or below one token."""
         if not turns or target_tokens < 1:
             raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
-        key = (input_hash(turns), target_tokens, tokenizer.name, self.version)
+        names = digests(turns)
+        key = (names.whole, target_tokens, tokenizer.name, self.version)
         made = self._made.get(key)
         if made is None:
             before = self._times_forgotten
             made = self._compressed(
-                turns, key[0], target_tokens, tokenizer, MODELS_S if deadline_s is None else deadline_s
+                turns, names, target_tokens, tokenizer, MODELS_S if deadline_s is None else deadline_s
             )
             if not made.reasons:  # what a fault made less is made again
                 self._made.put(key, made)
@@ -98,14 +97,14 @@ class Compressor:
         return made
 
     def _compressed(
-        self, turns: Sequence[Turn], name: str, target: int, tokenizer: Tokenizer, deadline_s: float
+        self, turns: Sequence[Turn], names: Digests, target: int, tokenizer: Tokenizer, deadline_s: float
     ) -> Compressed:
         """Models may say what they like: what binds is quoted beside it, and is cut last."""
         writing = Writing(self._coarse, self._fine, self._drafts, target, tokenizer, deadline_s)
-        found = segments(turns)
-        reading = read_on(turns, self._parts)
+        course = course_of(turns, names.parts, self._courses)
+        reading = read_on(turns, names.parts, self._parts)
         quoted = quotes(turns, reading)
-        chunks = writing.chunks(turns, found, reading, quoted.all)
+        chunks = writing.chunks(turns, course.segments(), reading, quoted.all)
         drafts = writing.calibrated(chunks, writing.drafts(chunks))
         said = new_to(quoted.binding, as_quoted(writing.parts(turns, writing.halved(drafts)), quoted.all))
         best_first = [*quoted.binding, *said, *new_to(said, quoted.others)]
@@ -115,12 +114,12 @@ class Compressor:
             first_seq=turns[0].seq,
             last_seq=turns[-1].seq,
             tokens=made.tokens,
-            input_hash=name,
+            input_hash=names.whole,
             ranks=made.ranks,
             line_seqs=made.line_seqs,
             line_dates=made.line_dates,
             constraints=reading.entries,
-            topics=topics(turns, found),
+            topics=course.topics(turns),
             reasons=writing.reasons,
         )
 
@@ -136,11 +135,9 @@ class Compressor:
         self._made.clear()
         self._drafts.clear()
         self._parts.clear()
+        self._courses.clear()
 
 
 def input_hash(turns: Sequence[Turn]) -> str:
     """Names what a summary was made from: the turns in the states that were read."""
-    digest = hashlib.blake2b(digest_size=16)
-    for turn in turns:
-        digest.update(msgspec.msgpack.encode(turn))
-    return digest.hexdigest()
+    return digests(turns).whole

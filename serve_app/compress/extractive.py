@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from serve_app.compress.composing import Lead, Line, Part
 from serve_app.compress.ledger import Reading
 from serve_app.compress.statements import Statement
-from serve_app.core import Turn
+from serve_app.core import SECOND_US, Turn
 
 EXTRACTIVE_VERSION = "extractive-3"
 """Changes with anything here or in the composing that changes a summary."""
@@ -29,7 +30,11 @@ FILLER_WORTH = 1.75
 MONTH_AT = len("2023-")
 _SPACE = re.compile(r"\s*")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = date(1970, 1, 1)
+MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US
+
+DATES_KEPT = 4_096
+"""Used last, as they are written."""
 
 
 class Quotes(NamedTuple):
@@ -81,7 +86,8 @@ def _by_worth(turns: Sequence[Turn], reading: Reading) -> list[Statement]:
         and lasting[one.turn]
         and (one.verdict == "active" or not (exchanged[one.turn] or _repeats(turns[one.turn], one, outdated)))
     ]
-    return sorted(said, key=lambda one: (-one.worth - newer * one.turn, -one.turn, one.start))
+    placed = sorted((-one.worth - newer * one.turn, -one.turn, one.start, at) for at, one in enumerate(said))
+    return [said[at] for *_, at in placed]
 
 
 def _outdated(statements: Sequence[Statement]) -> set[str]:
@@ -114,7 +120,7 @@ def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> Lea
     """
     name = speaker or turn.speaker or turn.tool_name or turn.role
     said_on = _local_date(turn)
-    day = said_on.isoformat()[MONTH_AT:] if said_on.year == year else said_on.isoformat()
+    day = said_on.text[MONTH_AT:] if said_on.year == year else said_on.text
     return Lead(day, f"{' '.join(name.split())}:", unnamed=name == turn.role == "user")
 
 
@@ -129,5 +135,17 @@ def year_of(turns: Sequence[Turn]) -> int:
     return _local_date(turns[-1]).year
 
 
-def _local_date(turn: Turn) -> date:
-    return (_EPOCH + timedelta(microseconds=turn.created_at, minutes=turn.offset_minutes)).date()
+def _local_date(turn: Turn) -> _Date:
+    return _date((turn.created_at + turn.offset_minutes * MINUTE_US) // DAY_US)
+
+
+class _Date(NamedTuple):
+    year: int
+    text: str
+
+
+@lru_cache(maxsize=DATES_KEPT)
+def _date(days: int) -> _Date:
+    """So many days after 1970 began."""
+    found = _EPOCH + timedelta(days=days)
+    return _Date(found.year, found.isoformat())

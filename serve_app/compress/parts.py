@@ -16,6 +16,7 @@ import msgspec
 
 from serve_app.compress.ledger import Reading, entries_of, read
 from serve_app.compress.remembered import Remembered
+from serve_app.compress.segments import Course
 from serve_app.compress.statements import Statement
 from serve_app.core import Turn
 
@@ -41,9 +42,37 @@ class Settled(NamedTuple):
 _NOTHING = Settled(0, (), ())
 
 
-def read_on(turns: Sequence[Turn], kept: Remembered[Settled]) -> Reading:
-    """The reading of these turns. `kept`: what closed parts said, by the digest of all turns up to their end."""
-    names = _names(turns)
+class Digests(NamedTuple):
+    """Names of turns in the states that were read: of all, and of those up to the end of each closed part."""
+
+    whole: str
+    parts: tuple[str, ...]
+
+
+def digests(turns: Sequence[Turn]) -> Digests:
+    """A part is closed when there is at least one turn more."""
+    digest = hashlib.blake2b(digest_size=16)
+    names = []
+    encode, last = msgspec.msgpack.Encoder().encode, len(turns)
+    for number, turn in enumerate(turns, 1):
+        digest.update(encode(turn))
+        if number % PART_TURNS == 0 and number < last:
+            names.append(digest.hexdigest())
+    return Digests(digest.hexdigest(), tuple(names))
+
+
+def course_of(turns: Sequence[Turn], names: Sequence[str], kept: Remembered[Course]) -> Course:
+    """The topics of these turns. `kept`: those up to the end of closed parts, by their names."""
+    known = ((kept.get(names[number]), number) for number in reversed(range(len(names))))
+    before, follow_from = next(((one, number + 1) for one, number in known if one is not None), (Course(), 0))
+    for number, name in enumerate(names[follow_from:], follow_from + 1):
+        before = before.copy().follow(turns, number * PART_TURNS)
+        kept.put(name, before)
+    return before.copy().follow(turns, len(turns))
+
+
+def read_on(turns: Sequence[Turn], names: Sequence[str], kept: Remembered[Settled]) -> Reading:
+    """The reading of these turns. `kept`: what closed parts said, by their names."""
     known = (kept.get(name) for name in reversed(names))
     settled = next((one for one in known if one is not None), _NOTHING)
     for name in names[settled.end // PART_TURNS :]:
@@ -51,17 +80,6 @@ def read_on(turns: Sequence[Turn], kept: Remembered[Settled]) -> Reading:
         kept.put(name, settled)
     statements = _said(turns, settled, len(turns))
     return Reading(statements, entries_of(turns, statements))
-
-
-def _names(turns: Sequence[Turn]) -> list[str]:
-    """Of each closed part: after it there is at least one turn more."""
-    digest = hashlib.blake2b(digest_size=16)
-    names = []
-    for number, turn in enumerate(turns[:-1], 1):
-        digest.update(msgspec.msgpack.encode(turn))
-        if number % PART_TURNS == 0:
-            names.append(digest.hexdigest())
-    return names
 
 
 def _settled(turns: Sequence[Turn], before: Settled, end: int) -> Settled:

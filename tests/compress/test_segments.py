@@ -33,7 +33,7 @@ def test_another_subject_is_another_topic(first: str, second: str) -> None:
 
 def test_titles_are_of_the_topics_own_words() -> None:
     turns = of(PAINTING, HOTEL)
-    painting, hotel = (topic.title for topic in topics(turns, segments(turns)))
+    painting, hotel = (topic.title for topic in topics(turns))
     assert "watercolour" in painting
     assert "酒店" in hotel
     assert "the" not in painting.lower().split(", ")
@@ -63,7 +63,4 @@ def test_a_later_turn_moves_no_border(contents: list[str]) -> None:
     assert [number for one in whole for number in range(one.first, one.end)] == list(range(len(turns)))
     for length in range(1, len(turns), 7):
         assert [one.first for one in segments(turns[:length])] == [one.first for one in whole if one.first < length]
-        assert (
-            topics(turns, whole)[: len(segments(turns[:length])) - 1]
-            == topics(turns[:length], segments(turns[:length]))[:-1]
-        )
+        assert topics(turns)[: len(segments(turns[:length])) - 1] == topics(turns[:length])[:-1]
