@@ -88,6 +88,11 @@ class Composition(NamedTuple):
     line_dates: tuple[str, ...]
 
 
+def most_of(target: int) -> int:
+    """Parts of which any text under the target is chosen: each takes a token at least, and its space."""
+    return target // 2 + MISSES_MAX
+
+
 def composed(
     best_first: Sequence[Part], target: int, tokenizer: Tokenizer, fillers: Sequence[Part] = ()
 ) -> Composition:
@@ -123,6 +128,9 @@ def _fitting(
 
 def as_quoted(parts: Iterable[Part], quotes: Sequence[Part]) -> list[Part]:
     """The parts, those that repeat a quote word for word as that quote: it says who said so, and when."""
+    parts = list(parts)
+    if not parts:
+        return []
     texts: dict[Line, list[Part]] = {}
     for quote in quotes:
         texts.setdefault(quote.line, []).append(quote)

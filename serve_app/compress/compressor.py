@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from serve_app.compress.composing import as_quoted, composed, new_to
+from serve_app.compress.composing import as_quoted, composed, most_of, new_to
 from serve_app.compress.drafting import DRAFTS_VERSION, Sentences
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
 from serve_app.compress.ledger import LEDGER_VERSION
@@ -103,7 +103,7 @@ class Compressor:
         writing = Writing(self._coarse, self._fine, self._drafts, target, tokenizer, deadline_s)
         course = course_of(turns, names.parts, self._courses)
         reading = read_on(turns, names.parts, self._parts)
-        quoted = quotes(turns, reading)
+        quoted = quotes(turns, reading, None if writing.asks else most_of(target))
         chunks = writing.chunks(turns, course.segments(), reading, quoted.all)
         drafts = writing.calibrated(chunks, writing.drafts(chunks))
         said = new_to(quoted.binding, as_quoted(writing.parts(turns, writing.halved(drafts)), quoted.all))

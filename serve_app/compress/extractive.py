@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from serve_app.compress.composing import Lead, Line, Part
@@ -49,45 +50,37 @@ class Quotes(NamedTuple):
         return [*self.binding, *self.others, *self.fillers]
 
 
-def quotes(turns: Sequence[Turn], reading: Reading) -> Quotes:
-    """Of equal texts only the best placed."""
-    year = year_of(turns)
-    leads: dict[int, Lead] = {}
-    found = Quotes([], [], [])
-    for one, text in _distinct(_by_worth(turns, reading)):
-        turn = turns[one.turn]
-        begins = leads.get(one.turn) or leads.setdefault(one.turn, lead(turn, year))
-        other = found.others if one.worth >= FILLER_WORTH else found.fillers
-        (found.binding if one.verdict == "active" else other).append(_part(turn, one, text, begins))
+def quotes(turns: Sequence[Turn], reading: Reading, most: int | None = None) -> Quotes:
+    """Of equal texts only the best placed. `most`: of what binds and of all else no more than so many, the best."""
+    said = [one for one in reading.statements if one.kept and turns[one.turn].lasting]
+    binding = [one for one in said if one.verdict == "active"]
+    outdated = _outdated(reading.statements)
+    others = [one for one in said if one.verdict != "active" and not _of_an_exchange(turns[one.turn])]
+    fresh = (one for one in _by_worth(turns, others) if not _repeats(turns[one.turn], one, outdated))
+    seen: set[str] = set()
+    binds = islice(_parts(turns, _by_worth(turns, binding), seen), most)
+    found = Quotes([part for _, part in binds], [], [])
+    for one, part in islice(_parts(turns, fresh, seen), most):
+        (found.others if one.worth >= FILLER_WORTH else found.fillers).append(part)
     return found
 
 
-def _distinct(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
-    """With their texts, white space made single spaces."""
-    seen: set[str] = set()
-    for one in statements:
+def _by_worth(turns: Sequence[Turn], statements: Sequence[Statement]) -> list[Statement]:
+    """Best first."""
+    newer = NEWNESS_WORTH / len(turns)
+    return sorted(statements, key=lambda one: (-one.worth - newer * one.turn, -one.turn, one.start))
+
+
+def _parts(turns: Sequence[Turn], best_first: Iterable[Statement], seen: set[str]) -> Iterator[tuple[Statement, Part]]:
+    """Those whose text was not `seen`, in which theirs are put; white space made single spaces."""
+    year = year_of(turns)
+    for one in best_first:
         text = " ".join(one.text.split())
         folded = text.casefold()
         if folded not in seen:
             seen.add(folded)
-            yield one, text
-
-
-def _by_worth(turns: Sequence[Turn], reading: Reading) -> list[Statement]:
-    """What may be quoted, best first."""
-    lasting = [turn.lasting for turn in turns]
-    exchanged = [_of_an_exchange(turn) for turn in turns]
-    newer = NEWNESS_WORTH / len(turns)
-    outdated = _outdated(reading.statements)
-    said = [
-        one
-        for one in reading.statements
-        if one.kept
-        and lasting[one.turn]
-        and (one.verdict == "active" or not (exchanged[one.turn] or _repeats(turns[one.turn], one, outdated)))
-    ]
-    placed = sorted((-one.worth - newer * one.turn, -one.turn, one.start, at) for at, one in enumerate(said))
-    return [said[at] for *_, at in placed]
+            turn = turns[one.turn]
+            yield one, _part(turn, one, text, lead(turn, year))
 
 
 def _outdated(statements: Sequence[Statement]) -> set[str]:

@@ -8,8 +8,10 @@ Parts end at fixed numbers of turns, so that reading on gives what reading from 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -39,6 +41,7 @@ class Settled(NamedTuple):
     """Numbers of the turns that the next part takes on."""
 
 
+_turn = attrgetter("turn")
 _NOTHING = Settled(0, (), ())
 
 
@@ -92,9 +95,11 @@ def _said(turns: Sequence[Turn], before: Settled, end: int) -> tuple[Statement, 
     """What is said up to `end`."""
     numbers = [*before.open, *range(before.end, end)]
     found = _renumbered(read([turns[number] for number in numbers]).statements, numbers, before)
-    by_turn = {number: tuple(said) for number, said in groupby(found, key=lambda one: one.turn)}
-    earlier = groupby(before.statements, key=lambda one: one.turn)
-    told = [one for number, said in earlier for one in _later(tuple(said), by_turn.get(number, ()))]
+    by_turn = {number: tuple(said) for number, said in groupby(found, key=_turn)}
+    told = list(before.statements)
+    for number in reversed(before.open):
+        first, after = bisect_left(told, number, key=_turn), bisect_right(told, number, key=_turn)
+        told[first:after] = _later(tuple(told[first:after]), by_turn.get(number, ()))
     return (*told, *(one for one in found if one.turn >= before.end))
 
 

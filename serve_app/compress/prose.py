@@ -63,6 +63,11 @@ class Writing:
         self._coarse_until = begun + deadline_s * (COARSE_SHARE if fine is not None else 1.0)
 
     @property
+    def asks(self) -> bool:
+        """Whether there is a model to be asked."""
+        return self._window > 0
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why models say less than they could."""
         return tuple(reason for stage in (self._coarse, self._fine) if stage is not None for reason in stage.reasons)
@@ -71,7 +76,7 @@ class Writing:
         self, turns: Sequence[Turn], found: Sequence[Segment], reading: Reading, parts: Sequence[Part]
     ) -> list[Chunk]:
         """What the models are to read. `parts`: what may be quoted, best first."""
-        if self._window == 0 or self._room < PROSE_TOKENS_MIN or not parts:
+        if not self.asks or self._room < PROSE_TOKENS_MIN or not parts:
             return []
         tokens = int(self._window * TEXT_SHARE)
         return [self._chunk(turns, one, reading, parts, tokens) for one in chunks(turns, found, tokens)]
