@@ -199,6 +199,7 @@ class Scene:
             "worth": self._worth(number),
             "concluded": heard.concluded,
             "briefly": heard.briefly and (bool(heard.words & new.words) or self.repeated(number)),
+            "exact": any(any(map(str.isdigit, value.amount)) for value in self.values[number]),
             "adds": "adds" in new.signals,
             "lasting": bool(_LASTING & new.signals),
             "soft": self.judged.verdicts[number] == "soft",

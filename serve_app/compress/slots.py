@@ -31,6 +31,9 @@ DOUBT_FROM = FITS_FROM - 1.0
 """Fit from which it is in doubt whether a clause still holds: it stays an entry and is worth less."""
 DOUBT_WORTH = -2.5
 
+SUBJECT_MIN = 1.5
+"""Weight of the words that two statements share where they name nothing else in common."""
+
 CANDIDATES_MAX = 24
 """Open clauses that are looked at for a kind of value or a word, the newest."""
 
@@ -156,22 +159,23 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     if "code" in signs and "own" not in signs:
         return False
     if "stranger" in signs:
-        goes_on = _goes_on(signs) and "old_exact" not in signs
+        goes_on = _goes_on(signs) and ("old_exact" not in signs or ("next_then" in signs and "exact" not in signs))
         return "points" in signs or {"chosen", "recent"} <= signs.keys() or goes_on
     if "no_value" in signs:
-        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys()) or _goes_on(signs)
+        on_subject = signs.get("own", 0.0) >= SUBJECT_MIN and "briefly" in signs and _draws(signs)
+        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys()) or _goes_on(signs) or on_subject
     if "no_word" not in signs or "unit" in signs:
         return True
     if "far_size" in signs:
         return False
-    if {"alone", "taken_both"} <= signs.keys() and {"follows", "concluded", "after"} & signs.keys():
+    if {"alone", "taken_both", "briefly"} <= signs.keys() and {"follows", "concluded", "after"} & signs.keys():
         return True
     return bool(_SURE_WORDS & signs.keys()) or ("calm" not in signs and bool({"repeated", "told"} & signs.keys()))
 
 
 def _goes_on(signs: Mapping[str, float]) -> bool:
     """Whether it comes right after the other and draws a consequence."""
-    return "next" in signs and _draws(signs)
+    return "next" in signs and _draws(signs) and bool({"briefly", "concluded", "changed"} & signs.keys())
 
 
 def _draws(signs: Mapping[str, float]) -> bool:

@@ -82,6 +82,7 @@ def values(
             r"(?<![\w.])(?P<unit>(?!(?:to|is|at|of|on|be|stay|with|by|and|or|than|about|over|under|only|for|from|in|the|costs?|around)\b)[a-z][a-z+#-]{1,20}) "
             r"(?:v|version )?(?P<n>\d{1,3}\.\d{1,3}(?:\.\d{1,4}){0,2})(?![\w.]*\w)",
         ),
+        ("duration", rf"\b(?P<n>half|quarter|media)(?: of)?(?: an?)? (?P<unit>{duration}|hora)\b"),
         ("duration", rf"(?P<n>{counted})[ -]?(?P<unit>{duration})\b"),
         (
             "code",
@@ -107,7 +108,7 @@ def values(
         ("day", rf"\b(?:{weekday}|{relative_day})\b"),
     ]
     named = "|".join(rf"(?P<{kind}>{either(words)})" for kind, words in choices.items())
-    kinds.append(("", rf"\b(?:{named})\b"))
+    kinds.append(("", rf"(?<!\ba )(?<!\bper )(?<!\beach )\b(?:{named})\b"))
     return tuple((kind, re.compile(pattern)) for kind, pattern in kinds)
 
 
