@@ -48,7 +48,11 @@ def values(
     """Patterns of values, of folded text; the surest first."""
     kinds = [
         ("code", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
-        ("goal", rf"\b(?:{goal}) (?P<n>[^\W\d_][\w' -]{{2,24}})"),
+        (
+            "goal",
+            rf"\b(?:{goal}) (?P<n>(?!(?:me|us|him|her|them|you)\b)[^\W\d_][\w'-]{{1,24}}(?: (?!(?:on|by|before|after|at|until|every"
+            rf"|and|so|for|in|as|instead|please|antes|cada|por|para|y)\b)[\w'-]{{1,24}}){{0,3}})",
+        ),
         ("address", rf"\b(?:{address})"),
         (
             "name",
