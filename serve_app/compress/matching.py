@@ -47,7 +47,7 @@ def match(new: Sequence[Value], old: Sequence[Value]) -> dict[str, float]:
     if not new or not old or all(any(same(one, other) for other in old) for one in new):
         return {}
     pairs = [_pair(one, other) for one in new for other in old]
-    return max(pairs, key=lambda signs: (len(signs), sorted(signs)))
+    return max(pairs, key=lambda signs: (len(signs) - 2 * ("other_unit" in signs), sorted(signs)))
 
 
 def same(new: Value, old: Value) -> bool:
@@ -68,8 +68,10 @@ def _pair(new: Value, old: Value) -> dict[str, float]:
     ways = frozenset(new.unit.split()) & _WAYS, frozenset(old.unit.split()) & _WAYS
     if all(ways) and not ways[0] & ways[1]:
         return {}
-    if frozenset(new.unit.split()) & frozenset(old.unit.split()) - _PER:
-        return {"kind": 1.0, "bare" if new.kind == "money" else "unit": 1.0} | _size(new, old)
+    one, other = frozenset(new.unit.split()) - _PER, frozenset(old.unit.split()) - _PER
+    if one & other:
+        mixed = {"other_unit": 1.0} if one - other and other - one else {}
+        return {"kind": 1.0, "bare" if new.kind == "money" else "unit": 1.0} | mixed | _size(new, old)
     if new.kind == old.kind == "duration" and not {new.unit, old.unit} - _SECONDS.keys():
         return {"kind": 1.0} | _size(_seconds(new), _seconds(old))
     if new.kind == old.kind and new.unit and old.unit:

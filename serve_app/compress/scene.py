@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from serve_app.compress.statements import Clause, Value
 from serve_app.compress.verdicts import Judged
@@ -150,6 +150,10 @@ class Scene:
             and not exact
         )
 
+    def turn_words(self, turn: int) -> Set[str]:
+        """The content words of a turn."""
+        return self._turn_words[turn]
+
     def is_lone(self, number: int) -> bool:
         """Whether its turn is one sentence."""
         around = self.clauses_of(self.clauses[number].turn)
@@ -199,6 +203,7 @@ class Scene:
             "worth": self._worth(number),
             "concluded": heard.concluded,
             "briefly": heard.briefly and (bool(heard.words & new.words) or self.repeated(number)),
+            "exact": any(any(map(str.isdigit, value.amount)) for value in self.values[number]),
             "adds": "adds" in new.signals,
             "lasting": bool(_LASTING & new.signals),
             "soft": self.judged.verdicts[number] == "soft",
@@ -246,7 +251,7 @@ class Scene:
         sentence = self._sentences[self.clauses[number].sentence]
         return any("negative" in self.clauses[one].signals for one in sentence)
 
-    def weight(self, words: frozenset[str]) -> float:
+    def weight(self, words: Set[str]) -> float:
         """What sharing these words says: little where many clauses have them."""
         return sum(self._rarity.get(word, 0.5) for word in sorted(words))
 

@@ -40,8 +40,9 @@ def signs(scene: Scene, number: int, old: int, values: Mapping[str, float], alon
     own = new.words & before.words
     found = {**values, **scene.change(number), **scene.standing(old), **_shared(scene, number, old, own)}
     heard = scene.judged.heard[new.turn]
+    contrast = bool(own and new.words - before.words and before.words - new.words)
     points = heard.removed or (heard.changed and len(new.words) <= POINTS_WORDS_MAX)
-    return found | _together(found, bool(own or scene.near(number) & before.words), alone, points)
+    return found | _together(found, bool(own or scene.near(number) & before.words), alone, points, contrast)
 
 
 def _shared(scene: Scene, number: int, old: int, own: frozenset[str]) -> dict[str, float]:
@@ -78,7 +79,9 @@ def _subject(new: Clause, before: Clause) -> str:
     return "other" if siblings else "same"
 
 
-def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points: bool) -> dict[str, float]:
+def _together(
+    found: Mapping[str, float], on_subject: bool, alone: bool, points: bool, contrast: bool
+) -> dict[str, float]:
     """What signs say only together."""
     matches = "kind" in found or "like_kind" in found
     marks = {
@@ -87,6 +90,7 @@ def _together(found: Mapping[str, float], on_subject: bool, alone: bool, points:
         "stranger": not matches and not on_subject,
         "alone": alone and "kind" in found,
         "taken_both": matches and {"repeated", "old_repeated"} <= found.keys(),
+        "bare_contrast": contrast and not _CHANGE_SIGNS & found.keys() and not {"follows", "after"} & found.keys(),
         "calm": matches and not _CHANGE_SIGNS & found.keys(),
         "quiet": not _CHANGE_SIGNS & found.keys(),
         "points": points and "recent" in found and bool({"withdrawal", "withdrawal_near", "removed"} & found.keys()),

@@ -31,6 +31,12 @@ DOUBT_FROM = FITS_FROM - 1.0
 """Fit from which it is in doubt whether a clause still holds: it stays an entry and is worth less."""
 DOUBT_WORTH = -2.5
 
+SUBJECT_MIN = 1.5
+"""Weight of the words that two statements share where they name nothing else in common."""
+
+NAMED_MIN = 0.6
+"""Weight of the words by which a turn names what an earlier one was about."""
+
 CANDIDATES_MAX = 24
 """Open clauses that are looked at for a kind of value or a word, the newest."""
 
@@ -106,7 +112,7 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     names = {f"={kind}" for value in scene.values[number] for kind in like(value.kind)}
     if _SURE_SIGNS & change.keys():
         names |= new.words | scene.near(number)
-    elif CHANGES & new.signals:
+    elif CHANGES & new.signals or ("briefly" in change and _draws(change)):
         names |= new.words
     before = scene.before(new.turn)
     found = open_clauses.found_by(names, [place for turn in (*before, new.turn) for place in scene.clauses_of(turn)])
@@ -118,13 +124,21 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     weights = weights_of(new.folded)
     sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
     beside = before if _draws(change) else ()
+    told = {"elsewhere": 1.0} if _told_earlier(scene, new, open_clauses) else {}
     scored = [
-        (fit(signs(scene, number, old, matches[old], alone), weights), old)
+        (fit(signs(scene, number, old, {**matches[old], **told}, alone), weights), old)
         for old in earlier
         if sure or matches[old] or scene.clauses[old].turn in beside or new.words & scene.clauses[old].words
     ]
     scored.sort(reverse=True)
     return scored
+
+
+def _told_earlier(scene: Scene, new: Clause, open_clauses: _Open) -> bool:
+    """Whether its turn names what stands open since before the last exchanges: it is about that then."""
+    words, before = scene.turn_words(new.turn), scene.before(new.turn)
+    earlier = (scene.clauses[old] for old in open_clauses.found_by(words, ()))
+    return any(old.turn not in (*before, new.turn) and scene.weight(words & old.words) >= NAMED_MIN for old in earlier)
 
 
 def _ended(scene: Scene, number: int, fits: Sequence[tuple[float, int]]) -> list[int]:
@@ -152,26 +166,34 @@ def _plausible(signs: Mapping[str, float]) -> bool:
     if "adds" in signs and not _SURE_WORDS & signs.keys():
         return False
     if {"other_subject", "quiet"} <= signs.keys() and not {"follows", "after", "reasoned"} & signs.keys():
+        return False
+    if {"other_unit", "quiet", "new_lone"} <= signs.keys():
         return False  # a bare statement about something else
     if "code" in signs and "own" not in signs:
         return False
     if "stranger" in signs:
-        goes_on = _goes_on(signs) and "old_exact" not in signs
-        return "points" in signs or {"chosen", "recent"} <= signs.keys() or goes_on
+        goes_on = (
+            _goes_on(signs)
+            and "elsewhere" not in signs
+            and ("old_exact" not in signs or ("next_then" in signs and "exact" not in signs))
+        )
+        points = "points" in signs and "elsewhere" not in signs
+        return points or {"chosen", "recent"} <= signs.keys() or goes_on
     if "no_value" in signs:
-        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys()) or _goes_on(signs)
+        on_subject = signs.get("own", 0.0) >= SUBJECT_MIN and "briefly" in signs and _draws(signs)
+        return bool((_SURE_SIGNS | {"flips", "chosen", "frame"}) & signs.keys()) or _goes_on(signs) or on_subject
     if "no_word" not in signs or "unit" in signs:
         return True
     if "far_size" in signs:
         return False
-    if {"alone", "taken_both"} <= signs.keys() and {"follows", "concluded", "after"} & signs.keys():
+    if {"alone", "taken_both", "briefly"} <= signs.keys() and {"follows", "concluded", "after"} & signs.keys():
         return True
     return bool(_SURE_WORDS & signs.keys()) or ("calm" not in signs and bool({"repeated", "told"} & signs.keys()))
 
 
 def _goes_on(signs: Mapping[str, float]) -> bool:
     """Whether it comes right after the other and draws a consequence."""
-    return "next" in signs and _draws(signs)
+    return "next" in signs and _draws(signs) and bool({"briefly", "concluded", "changed"} & signs.keys())
 
 
 def _draws(signs: Mapping[str, float]) -> bool:

@@ -289,6 +289,7 @@ CHINESE = Cues(
     past=_PAST,
     change=re.compile(f"{_CHANGE.pattern}|{_REPLACEMENT.pattern}"),
     replacement=_REPLACEMENT,
+    adds=re.compile(r"^(?:[而且再还就]?(?:其中|里面|裡面|当中|當中|另外|此外|外加|再加|除此之外|同时|同時))"),
     negative=_NEGATIVE,
     dismissed=_DISMISSED,
     withdrawal=_WITHDRAWAL,

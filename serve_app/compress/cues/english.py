@@ -343,7 +343,7 @@ ENGLISH = Cues(
         r"|as i said|a while (?:ago|back)|earlier (?:i|we|on)|(?:i|we) (?:originally|first|initially) (?:said|asked|wanted|planned)|i did say|remember (?:the|my|when|that)|(?:i|we) was going to|(?:i|we) were going to)\b"
     ),
     adds=re.compile(
-        r"^(?:and|also|plus|besides|oh and|one more)\b(?! (?:now|actually|make))|\b(?:as well|too|another|the other|either|in addition)\W*$|\bthe other\b|\b(?:another|additional)\b"
+        r"^(?:(?:one|two|three|four|five|six|some|half|most|none|both|the rest) of (?:them|us|those|these|whom|which)|of (?:those|these|which|whom))\b|^(?:and|also|plus|besides|oh and|one more)\b(?! (?:now|actually|make))|\b(?:as well|too|another|the other|either|in addition)\W*$|\bthe other\b|\b(?:another|additional|extra for|on top)\b"
     ),
     frame=re.compile(
         r"^(?:and |but |so |then |ok |please |actually |just |now |no,? ){0,3}(?:re)?(?P<verb>name|call|put|leave|fly|drive|travel|send|bring|book|start|begin|stay|meet|park|store|save|write|paint|use|serve|seat|host|hold|deploy|run|ship|deliver|drop|place|keep|file|sign|label|tag|wrap|cook|charge|pay|train|walk|go|sit|sleep|eat|hang)\b"
@@ -379,15 +379,15 @@ ENGLISH = Cues(
         r"|no longer (?:need|matter|appl|necessary|a problem|an issue|relevant|want|require|have to|important"
         r"|true|valid)|(?:doesn't|don't|does not|not) (?:matter|apply|need|count)(?: [a-z]+){0,3} any ?more"
         r"|doesn't matter|not needed|isn't needed|aren't needed|won't (?:need|be needing|be needed)"
-        r"|don't need .{1,30}(?:any ?more|after all|now)|needn't|\blifted|withdraw|off the table|\bvoid\b"
+        r"|don't need .{1,30}(?:any ?more|after all|now)|needn't|no (?:[a-z]+ ){1,3}(?:needed|required|necessary)|\blifted|withdraw|off the table|\bvoid\b"
         r"|take (?:that|it) back|taking (?:that|it) back|(?:is|are|'s|'re) (?:fine|ok|okay|allowed|good"
         r"|all right|alright|back)(?: again| after all| now| too|,? (?:so|as) long|\b)|no (?:call|use|point"
         r"|reason) (?:for|in)|do(?:ing)? without|that's that\b|never again|put .{1,20} where you like"
         r"|(?:up to you|your choice|you choose|you decide)|leave (?:that|it|them) out|not bothered|(?:don't"
         r"|doesn't) (?:really )?(?:mind|care|fuss)|can go\b|wrong (?:form|file|person)|previous \w+"
         r"|as it turns out|it turns out|for nothing|ditched|dropped it|gave up on|given up on|(?:^|, "
-        r"|\b)no then\b|any [a-z]+ (?:will do|goes|is fine|works|is ok)|don't bother|you can (?:relax|forget"
-        r"|drop|ignore|skip|include|use|add|lift)|no need (?:for|to)|skip (?:that|the)|isn't coming"
+        r"|\b)no then\b|any [a-z]+ (?:will do|goes|is fine|works|is ok)|don't bother|you can (?:strike|cross|leave|ditch|cancel|scrap|lose|relax|forget"
+        r"|drop|ignore|skip|include|use|add|lift)|no need (?:for|to)|skip (?:that|the)|(?:take|leave|cut|strike|keep) (?:that|this|the) (?:[a-z]+ ){1,2}(?:out|off)|isn't coming"
         r"|not coming after all|grew out of|grown out|cleared (?:me|him|her|us)|all[- ]clear|again now|(?:can"
         r"|may) (?:eat|have|drink|use|go|do) .{1,30} again|not (?:an issue|a problem|necessary"
         r"|important) (?:any ?more|now)|called off|cancel (?:that|the|my)|it's off\b|that's off|let it go"
@@ -416,7 +416,7 @@ ENGLISH = Cues(
     removed=re.compile(
         r"\b(?:(?:remov|delet|cancell?|dropp|strick|clear|scrapp|lift|unlock)ed\b|struck|strike (?:it|that|them)|taken? (?:it |that |them )?(?:off|out|away)"
         r"|(?:i'll|i will) (?:drop|ignore|forget|skip|leave|strike|remove|take|stop|cancel|delete|scrap)\b.{0,30}|gone\b|off (?:the )?(?:list|menu|plan|table)"
-        r"|no (?:longer|more|need)\b|not needed|out (?:then|it is)|without (?:it|that)|forgotten|consider it (?:gone|done|dropped)|stopped|i'll choose|free choice|anything goes|all [a-z]+s\b)"
+        r"|no (?:longer|more|need)\b|not needed|out (?:then|it is)|without (?:it|that)|forgotten|consider it (?:gone|done|dropped)|stopped|i'll choose|free choice|anything goes|all (?!means\b)[a-z]+s\b|(?:out|off) it (?:goes|comes))"
     ),
     concludes=re.compile(r"\bthen\W*$|^then\b|\b(?:it|that) is\W*$"),
     confirm_request=re.compile(

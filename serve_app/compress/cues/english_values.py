@@ -37,6 +37,8 @@ def number(text: str) -> str:
     iso = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
     if iso and 1 <= int(iso[2]) <= 12:
         return f"{int(iso[3])} {_MONTHS[int(iso[2]) - 1]} {iso[1]}"
+    if re.fullmatch(rf"(?:{_WEEKDAY})", text):
+        return text.removesuffix("s")
     if not re.search(r"[a-z]", text):
         return text.removesuffix(".00").removesuffix(".0")
     month = next((word[:3] for word in re.findall(r"[a-z]{3,}", text) if word[:3] in _MONTHS), "")

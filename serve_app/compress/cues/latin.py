@@ -48,7 +48,11 @@ def values(
     """Patterns of values, of folded text; the surest first."""
     kinds = [
         ("code", r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,24}){1,4}|https?://\S{1,200}|#\w{2,32}"),
-        ("goal", rf"\b(?:{goal}) (?P<n>[^\W\d_][\w' -]{{2,24}})"),
+        (
+            "goal",
+            rf"\b(?:{goal}) (?P<n>(?!(?:me|us|him|her|them|you)\b)[^\W\d_][\w'-]{{1,24}}(?: (?!(?:on|by|before|after|at|until|every"
+            rf"|and|so|for|in|as|instead|please|antes|cada|por|para|y)\b)[\w'-]{{1,24}}){{0,3}})",
+        ),
         ("address", rf"\b(?:{address})"),
         (
             "name",
@@ -82,6 +86,7 @@ def values(
             r"(?<![\w.])(?P<unit>(?!(?:to|is|at|of|on|be|stay|with|by|and|or|than|about|over|under|only|for|from|in|the|costs?|around)\b)[a-z][a-z+#-]{1,20}) "
             r"(?:v|version )?(?P<n>\d{1,3}\.\d{1,3}(?:\.\d{1,4}){0,2})(?![\w.]*\w)",
         ),
+        ("duration", rf"\b(?P<n>half|quarter|media)(?: of)?(?: an?)? (?P<unit>{duration}|hora)\b"),
         ("duration", rf"(?P<n>{counted})[ -]?(?P<unit>{duration})\b"),
         (
             "code",
@@ -107,7 +112,7 @@ def values(
         ("day", rf"\b(?:{weekday}|{relative_day})\b"),
     ]
     named = "|".join(rf"(?P<{kind}>{either(words)})" for kind, words in choices.items())
-    kinds.append(("", rf"\b(?:{named})\b"))
+    kinds.append(("", rf"(?<!\ba )(?<!\bper )(?<!\beach )\b(?:{named})\b"))
     return tuple((kind, re.compile(pattern)) for kind, pattern in kinds)
 
 
