@@ -15,7 +15,7 @@ from serve_app.compress.vocabulary import vocabulary
 from serve_app.core import SECOND_US, Role, Topic, Turn
 from serve_app.kept import Entry, Kept
 
-SEGMENTS_VERSION = "segments-1"
+SEGMENTS_VERSION = "segments-2"
 """Changes with anything here that changes a boundary or a title."""
 
 REST_S = 3_600
@@ -80,10 +80,13 @@ def topics(turns: Sequence[Turn], found: Iterable[Segment]) -> tuple[Topic, ...]
 
 
 def _topic(turns: Sequence[Turn], before: Counter[str]) -> Topic:
-    """`before` counts the turns that have said each word, those of this topic once it is named."""
+    """`before` counts the turns that have said each word, those of this topic once it is named.
+
+    A title is kept like a quote: turns of which anything expires give it no word.
+    """
     spoken: Counter[str] = Counter()
     spelt: dict[str, str] = {}
-    for turn in turns:
+    for turn in [turn for turn in turns if turn.lasting]:
         for word, surface in _words.of(turn).words.items():
             spoken[word] += ROLE_VOICE[turn.role]
             spelt.setdefault(word, surface)
