@@ -16,7 +16,7 @@ from serve_app.compress.vocabulary import vocabulary
 from serve_app.core import SECOND_US, Role, Topic, Turn
 from serve_app.kept import Entry, Kept
 
-SEGMENTS_VERSION = "segments-1"
+SEGMENTS_VERSION = "segments-2"
 """Changes with anything here that changes a boundary or a title."""
 
 REST_S = 3_600
@@ -82,13 +82,15 @@ class Course:
         """The same by how much each counts, in the topics that have ended."""
         self._spoken: Counter[str] = Counter()
         """The same in the running topic."""
+        self._named: Counter[str] = Counter()
+        """The same without the turns of which anything expires: a title is kept like a quote."""
         self._spelt: dict[str, str] = {}
 
     def copy(self) -> Course:
         other = copy.copy(self)
         other._firsts, other._topics = self._firsts.copy(), self._topics.copy()
         other._said, other._before = self._said.copy(), self._before.copy()
-        other._spoken, other._spelt = self._spoken.copy(), self._spelt.copy()
+        other._spoken, other._named, other._spelt = self._spoken.copy(), self._named.copy(), self._spelt.copy()
         return other
 
     def follow(self, turns: Sequence[Turn], end: int) -> Course:
@@ -99,8 +101,10 @@ class Course:
             if number == 0 or self._begins(turns[number - 1], turn, number - self._firsts[-1], words):
                 self._begin(turns, number)
             for word, surface in words.items():
-                self._spelt.setdefault(word, surface)
                 self._spoken[word] += ROLE_VOICE[turn.role]
+                if turn.lasting:
+                    self._spelt.setdefault(word, surface)
+                    self._named[word] += ROLE_VOICE[turn.role]
             self._said.update(words.keys())
         self._turns = max(self._turns, end)
         return self
@@ -120,13 +124,13 @@ class Course:
     def _begin(self, turns: Sequence[Turn], number: int) -> None:
         if self._firsts:
             self._topics.append(self._running(turns, number))
-            self._before.update(self._spoken)
+            self._before.update(self._named)
         self._firsts.append(number)
-        self._spoken, self._spelt = Counter(), {}
+        self._spoken, self._named, self._spelt = Counter(), Counter(), {}
 
     def _running(self, turns: Sequence[Turn], end: int) -> Topic:
         first = self._firsts[-1]
-        title = _title(self._spoken, self._spelt, self._before)
+        title = _title(self._named, self._spelt, self._before)
         return Topic(title, turns[first].seq, turns[end - 1].seq, end - first)
 
 

@@ -173,6 +173,8 @@ class SummaryMaker:
         if latest is not None and latest.same_input(made_of, self._compressor.version, options.target_tokens):
             return self._renewed(writer, key, latest, state.read_at, options)
         summary = self._summed(key.session, turns, options)
+        if shard.block(key.owner).changed_seq > state.read_at:  # what was read may have been erased before it was asked
+            self._compressor.forget()
         if not summary.text:  # nothing in these turns may be quoted: they are not looked at again for that
             with block.lock:
                 if key.session in block.sessions:
