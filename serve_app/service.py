@@ -225,8 +225,6 @@ class Service:
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
         operator.watch(keys, policies, layouts, golden_files, models=models)
-        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
-            opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
         breakers = self._breakers(encoding, second, models)
         metrics.watch(Breakers(breakers))
@@ -236,6 +234,8 @@ class Service:
             compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s, metrics.summaries
         )
         opened.callback(compressing.close)
+        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
+            opened.callback(model.close)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"
