@@ -17,7 +17,7 @@ import msgspec
 from serve_app.compress.compressor import Compressed, Compressor, input_hash
 from serve_app.core import SECOND_US, Summary, Turn
 from serve_app.errors import Overloaded, SummariserFailed
-from serve_app.memory.making import BYTES_A_TOKEN, UNMETERED, Compresses, Result, SummaryMeter
+from serve_app.memory.making import UNMETERED, Compresses, SummaryMeter, summary_of, told
 from serve_app.memory.reading import living
 from serve_app.memory.redacting import Redacting, characters
 from serve_app.policies import Policies, TtlPolicy
@@ -43,11 +43,10 @@ MODELS_S = 30.0
 
 
 class Made(NamedTuple):
-    """`covers` is False where every turn had expired; `reasons` say why it may be less than it could be."""
+    """`covers` is False where every turn had expired."""
 
     summary: Summary
     covers: bool
-    reasons: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):
@@ -130,21 +129,8 @@ class Compressing:
         alive = living(passing, expiry)
         ends = [turn.first_expiry for turn in alive if turn.first_expiry is not None]
         made = self._compressed(place, alive, target, tokenizer, until)
-        summary = Summary(
-            session="",
-            text=made.text,
-            first_seq=made.first_seq,
-            last_seq=made.last_seq,
-            tokens=made.tokens,
-            version=self._compressor.version,
-            input_hash=made.input_hash,
-            seq=0,
-            created_at=instant,
-            expires_at=min([instant + self._ttl_us, *ends]),
-            constraints=made.constraints,
-            topics=made.topics,
-        )
-        return Made(summary, bool(alive), made.reasons)
+        expires_at = min([instant + self._ttl_us, *ends])
+        return Made(summary_of(made, "", self._compressor.version, instant, expires_at), covers=bool(alive))
 
     def _compressed(
         self, place: Place, alive: Sequence[Turn], target: int, tokenizer: Tokenizer, until: float
@@ -155,10 +141,7 @@ class Compressing:
         quotable = [msgspec.structs.replace(turn, expires_at=None, fields_expire=()) for turn in alive]
         started = time.perf_counter()
         made = _in_time(place, quotable, target, tokenizer, until)
-        result: Result = "degraded" if made.reasons else "made" if made.text else "empty"
-        read_tokens = sum(len(turn.text) for turn in quotable) // BYTES_A_TOKEN
-        seconds = time.perf_counter() - started
-        self._meter.summarised(self._compressor.backend, result, seconds, read_tokens, made.tokens)
+        told(self._meter, self._compressor.backend, quotable, made, time.perf_counter() - started)
         return made
 
     def close(self) -> None:
