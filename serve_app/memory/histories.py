@@ -18,6 +18,7 @@ from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
 from serve_app.core import NEVER, SECOND_US, Summary, Turn
 from serve_app.memory.known import Known
+from serve_app.memory.making import summary_of
 from serve_app.memory.standing import standing_of_sent
 from serve_app.ports import Tokenizer
 
@@ -67,23 +68,7 @@ class Histories:
         made = self._compressor.compress(turns, target, tokenizer)
         if not made.text:
             return None
-        return Summary(
-            session=inputs.session,
-            text=made.text,
-            first_seq=made.first_seq,
-            last_seq=made.last_seq,
-            tokens=made.tokens,
-            version=self._compressor.version,
-            input_hash=made.input_hash,
-            seq=0,
-            created_at=hour_of(inputs.now),
-            expires_at=NEVER,
-            ranks=made.ranks,
-            line_seqs=made.line_seqs,
-            line_dates=made.line_dates,
-            constraints=made.constraints,
-            topics=made.topics,
-        )
+        return summary_of(made, inputs.session, self._compressor.version, hour_of(inputs.now), NEVER)
 
     def _quotable(self, turn: Turn) -> Turn:
         """All that still lives may be quoted: what is quoted goes with the answer."""
