@@ -13,7 +13,7 @@ from serve_app.ports import SummaryTask
 
 __all__ = ["PROMPT_VERSION", "Language", "Message", "asked", "asked_again", "language_of", "new_tokens"]
 
-PROMPT_VERSION: Final = "1"
+PROMPT_VERSION: Final = "2"
 """Changes with anything here that changes a prompt."""
 
 Message = dict[str, str]
@@ -100,8 +100,12 @@ _LEAD: Final = re.compile(r"^(?:\d{4}-)?\d\d-\d\d [^:\n]{1,80}: ", re.MULTILINE)
 HAN_WORTH: Final = 2
 """Words of other scripts that one word's place is worth: a Chinese word has about two characters."""
 
-_MARK: Final = re.compile(r"<(?=\s*[/|]?\s*(?:conversation|draft|\|))|<(?=\|)", re.IGNORECASE)
-"""Where text would end its own quotation, or begin a token that steers a model."""
+_MARK: Final = re.compile(r"<(?=[<A-Za-z_]|\s*[/|｜]|\s*(?i:conversation|draft))|\[(?=/?[A-Z_]{3,}\])")
+"""Where text would end its own quotation, or begin what steers some model: `</s>`, `<|im_end|>`, `<end_of_turn>`,
+`<<SYS>>`, `[/INST]`. What it is replaced by looks alike.
+"""
+
+_HARMLESS: Final = {"<": "‹", "[": "［"}
 
 
 def language_of(text: str) -> Language:
@@ -142,4 +146,4 @@ def asked_again(task: SummaryTask, before: Sequence[Message], answer: str) -> li
 
 def _quoted(text: str) -> str:
     """Text that cannot end its own quotation."""
-    return _MARK.sub("‹", text)
+    return _MARK.sub(lambda found: _HARMLESS[found[0]], text)
