@@ -81,7 +81,9 @@ class Operator(ABC):
             if (text := writer.shard.table.trouble) is not None
         ]
         found += [
-            Trouble("files", f"{file.trouble}; what was read before counts") for file in self._files if file.trouble
+            Trouble("files", f"{file.trouble}; what was read before counts, if anything")
+            for file in self._files
+            if file.trouble
         ]
         found += [
             Trouble("compressor", f"{model.name}: {model.trouble}; summaries are made without it")

@@ -45,9 +45,9 @@ class PrivateFile(Generic[V]):
         try:
             value = self._newest()
         except StoreUnavailable as error:
+            self.trouble = str(error)
             if self._seen[0] is None:
                 raise
-            self.trouble = str(error)
             return self._seen[1]
         if self.trouble is not None:
             self.trouble = None

@@ -159,13 +159,18 @@ def test_a_context_from_before_the_oldest_layouts_says_so(tmp_path: Path, monkey
     running.stop()
 
 
-def test_a_file_that_cannot_be_read_leaves_the_built_in_layout(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_leaves_the_built_in_layout_and_is_named(tmp_path: Path) -> None:
     (tmp_path / LAYOUTS_FILE).write_text("{")
     running = Running(hash_settings(tmp_path))
+    (trouble,) = running.ok("GET", "/readyz")["degraded"]
+    assert (trouble["what"], LAYOUTS_FILE in trouble["detail"]) == ("files", True)
     shown = context(running, "")
     assert (shown["layout"]["name"], shown["layout"]["revision"]) == ("default", 0)
     assert "layouts: store_unavailable" in shown["degradation"]["reasons"]
     refused(running.call("GET", "/v1/admin/layouts"), 503, "store_unavailable")
+    (tmp_path / LAYOUTS_FILE).unlink()
+    assert context(running, "")["degradation"]["reasons"] == []
+    assert running.ok("GET", "/readyz")["degraded"] == []
     running.stop()
 
 
