@@ -43,10 +43,10 @@ def test_titles_are_of_the_topics_own_words() -> None:
 def test_what_expires_gives_a_title_no_word(ends: dict[str, object]) -> None:
     """The title is shown as long as the summary, and looked at by nobody when a turn expires."""
     turns = [*said("Passphrase passphrase swordfish!", **ends), *said(PAINTING.format(5), first=4)]
-    (topic,) = topics(turns, segments(turns))
+    (topic,) = topics(turns)
     assert "watercolour" in topic.title
     assert not {"passphrase", "swordfish"} & set(topic.title.lower().split(", "))
-    (only,) = topics(turns[:1], segments(turns[:1]))
+    (only,) = topics(turns[:1])
     assert (only.title, only.turns) == ("", 1)
 
 
