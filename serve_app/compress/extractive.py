@@ -1,8 +1,8 @@
 """What a summary may quote of its turns, best first: what binds, then what else is worth keeping. Pure, no model.
 
-Quotes are verbatim, white space aside. Nothing of what was replaced, withdrawn, supposed or said of outsiders is
-quoted, nor an answer that repeats a number of it, nothing of turns of which anything expires, and of the exchange
-with a tool only what binds.
+Quotes are verbatim, white space and control characters aside. Nothing of what was replaced, withdrawn, supposed or said
+of outsiders is quoted, nor an answer that repeats a number of it, nothing of turns of which anything expires, and of
+the exchange with a tool only what binds.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ FILLER_WORTH = 1.75
 
 MONTH_AT = len("2023-")
 _SPACE = re.compile(r"\s*")
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]+")
+"""Control characters, and those that take no place or turn the direction of what follows."""
+
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _EPOCH = date(1970, 1, 1)
 MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US
@@ -72,15 +75,20 @@ def _by_worth(turns: Sequence[Turn], statements: Sequence[Statement]) -> list[St
 
 
 def _parts(turns: Sequence[Turn], best_first: Iterable[Statement], seen: set[str]) -> Iterator[tuple[Statement, Part]]:
-    """Those whose text was not `seen`, in which theirs are put; white space made single spaces."""
+    """Those whose text was not `seen`, in which theirs are put; in plain text."""
     year = year_of(turns)
     for one in best_first:
-        text = " ".join(one.text.split())
+        text = _plain(one.text)
         folded = text.casefold()
-        if folded not in seen:
+        if text and folded not in seen:
             seen.add(folded)
             turn = turns[one.turn]
             yield one, _part(turn, one, text, lead(turn, year))
+
+
+def _plain(text: str) -> str:
+    """On one line, and nothing in it but what is seen; white space made single spaces."""
+    return " ".join(_UNSEEN.sub(" ", text).split())
 
 
 def _outdated(statements: Sequence[Statement]) -> set[str]:
@@ -114,7 +122,7 @@ def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> Lea
     name = speaker or turn.speaker or turn.tool_name or turn.role
     said_on = _local_date(turn)
     day = said_on.text[MONTH_AT:] if said_on.year == year else said_on.text
-    return Lead(day, f"{' '.join(name.split())}:", unnamed=name == turn.role == "user")
+    return Lead(day, f"{_plain(name)}:", unnamed=name == turn.role == "user")
 
 
 def full_lead(turn: Turn) -> Lead:

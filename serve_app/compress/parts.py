@@ -1,7 +1,7 @@
 """A long conversation read part by part, so that one that goes on costs what is new and not what is old. Pure.
 
-A part is read with what earlier ones left open: the turns that hold statements which may still be replaced, each with
-its neighbours, that say how it was taken. What closed parts say is settled but for that: a later part may end it.
+A part is read with what earlier ones left open: the turns that hold statements which may still be replaced, and the
+last ones, which it may answer. What closed parts say is settled but for that: a later part may end it.
 Parts end at fixed numbers of turns, so that reading on gives what reading from the first turn gives.
 """
 
@@ -22,11 +22,14 @@ from serve_app.compress.segments import Course
 from serve_app.compress.statements import Statement
 from serve_app.core import Turn
 
-PART_TURNS = 128
+PART_TURNS = 64
 """Turns of one part: a conversation of so many is read as a whole."""
 
 OPEN_TURNS_MAX = 32
 """Turns that a part takes on from earlier ones, those most worth keeping."""
+
+ANSWERED_TURNS = 2
+"""The last turns of a part, which the next one takes on whatever they say."""
 
 OPEN_WORTH_MIN = 1.0
 """Of a statement that binds nobody, to be taken on."""
@@ -127,11 +130,10 @@ def _ended(statements: Iterable[Statement]) -> int:
 
 
 def _open(turns: Sequence[Turn], statements: Iterable[Statement]) -> Iterator[int]:
-    """The turns that hold what may still be replaced, with their neighbours, in order."""
+    """The turns that hold what may still be replaced, and the last ones, in order."""
     worths: dict[int, float] = {}
     for one in statements:
         if one.verdict == "active" or (one.kept and turns[one.turn].role == "user" and one.worth >= OPEN_WORTH_MIN):
             worths[one.turn] = max(one.worth, worths.get(one.turn, one.worth))
     best = sorted(worths, key=lambda number: (-worths[number], -number))[:OPEN_TURNS_MAX]
-    around = {number + beside for number in best for beside in (-1, 0, 1)}
-    yield from sorted(number for number in around if 0 <= number < len(turns))
+    yield from sorted({*best, *range(len(turns) - ANSWERED_TURNS, len(turns))})
