@@ -106,7 +106,7 @@ def _contexts(client: Client, user: str, seconds: float) -> list[float]:
     body = {"user_id": user, "session_id": SESSION, "query": "the order of the kettle", "budget_tokens": CONTEXT_TOKENS}
     client.context(body)
     found, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    while not found or time.perf_counter() < end:
         found.append(client.context(body)["timings_ms"]["total"])
     return found
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from serve_app.layouts import QUERY_TYPES
 from serve_app.measuring_arguments import add_measuring
-from serve_app.options import MODE_HELP, json_too, port, remote, share
+from serve_app.options import MODE_HELP, json_too, port, remote, seconds, share
 
 DEFAULT_BUDGET_TOKENS = 2_000
 PORT_WAIT_S = 10.0
@@ -86,7 +86,7 @@ def _serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", type=Path, required=True, help="folder of the store; made if it is not there")
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (0.0.0.0: every interface)")
     command.add_argument("--port", type=port, default=8000, help="port to listen on")
-    command.add_argument("--port-wait", type=float, default=PORT_WAIT_S, help="seconds to wait for a port in use")
+    command.add_argument("--port-wait", type=seconds, default=PORT_WAIT_S, help="seconds to wait for a port in use")
     command.add_argument("--engine", choices=("ray", "local"), default="ray", help="Ray Serve, or one process")
     command.add_argument("--config", type=Path, help="TOML file of settings")
     command.add_argument(

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from serve_app.options import MODE_HELP, json_too, measured, port
+from serve_app.options import MODE_HELP, at_least, json_too, measured, part, port, seconds
 
 CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
@@ -107,34 +107,42 @@ def _train(command: argparse.ArgumentParser) -> None:
     command.add_argument("--user", help="with --golden: of this user alone")
     command.add_argument("--out", type=Path, metavar="FILE", help="file to write; else only the figures are given")
     command.add_argument("--folds", default="part", metavar="part|conversation|N", help=FOLDS_HELP)
-    command.add_argument("--joined", type=int, default=0, metavar="N", help=JOINED_HELP)
+    command.add_argument("--joined", type=at_least(0), default=0, metavar="N", help=JOINED_HELP)
     command.add_argument("--keep", action="store_true", help="leave the users that are written")
     command.set_defaults(command="train-ranker")
 
 
 def _latency(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--turns", type=int, default=5_000, help="length of the long session")
-    command.add_argument("--repeats", type=int, default=200, help="requests of each kind")
+    command.add_argument("--turns", type=at_least(1), default=5_000, help="length of the long session")
+    command.add_argument("--repeats", type=at_least(1), default=200, help="requests of each kind")
     command.set_defaults(command="bench latency")
 
 
 def _context(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", type=Path, metavar="DIR", help=CORE_DATA_HELP)
-    command.add_argument("--turns", type=int, default=2_000, help="length of the session")
-    command.add_argument("--queries", type=int, default=60, help="different queries, each asked four times")
-    command.add_argument("--budget", type=int, default=4_000, help="tokens of a context")
+    command.add_argument("--turns", type=at_least(1), default=2_000, help="length of the session")
+    command.add_argument("--queries", type=at_least(1), default=60, help="different queries, each asked four times")
+    command.add_argument("--budget", type=at_least(1), default=4_000, help="tokens of a context")
     command.set_defaults(command="bench context")
 
 
 def _compress(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", type=Path, metavar="FILE|DIR", help=DIALOGUES_HELP)
-    command.add_argument("--share", type=float, default=0.35, help="of a dialogue's tokens that its summary may take")
-    command.add_argument("--repeats", type=int, default=3, help="times that each dialogue is compressed")
+    command.add_argument("--share", type=part, default=0.35, help="of a dialogue's tokens that its summary may take")
+    command.add_argument("--repeats", type=at_least(1), default=3, help="times that each dialogue is compressed")
     command.add_argument(
-        "--replay", type=int, nargs="?", const=1_000, default=0, metavar="N", help="also one conversation of N turns"
+        "--replay",
+        type=at_least(0),
+        nargs="?",
+        const=1_000,
+        default=0,
+        metavar="N",
+        help="also one conversation of N turns",
     )
-    command.add_argument("--contexts", type=float, default=0.0, metavar="SECONDS", help=CONTEXTS_HELP)
-    command.add_argument("--summary-tokens", type=int, default=600, help="what the service holds summaries under")
+    command.add_argument("--contexts", type=seconds, default=0.0, metavar="SECONDS", help=CONTEXTS_HELP)
+    command.add_argument(
+        "--summary-tokens", type=at_least(1), default=600, help="what the service holds summaries under"
+    )
     command.set_defaults(command="bench compress")
 
 
@@ -159,10 +167,12 @@ def _core(command: argparse.ArgumentParser) -> None:
 
 
 def _scale(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--users", type=int, default=5_000, help="users, each with as many turns")
-    command.add_argument("--turns", type=int, default=1_000_000, help="turns of all users together")
-    command.add_argument("--first", type=int, default=100_000, help="turns after which searches are timed first")
-    command.add_argument("--clients", type=int, default=4, help="clients that write")
+    command.add_argument("--users", type=at_least(1), default=5_000, help="users, each with as many turns")
+    command.add_argument("--turns", type=at_least(1), default=1_000_000, help="turns of all users together")
+    command.add_argument(
+        "--first", type=at_least(1), default=100_000, help="turns after which searches are timed first"
+    )
+    command.add_argument("--clients", type=at_least(1), default=4, help="clients that write")
     command.add_argument(
         "--phases",
         type=lambda text: tuple(text.split(",")),
@@ -179,8 +189,8 @@ def _scale(command: argparse.ArgumentParser) -> None:
 
 
 def _large_user(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--turns", type=int, default=200_000, help="turns of the user")
-    command.add_argument("--queries", type=int, default=150, help="of the shipped golden queries")
+    command.add_argument("--turns", type=at_least(1), default=200_000, help="turns of the user")
+    command.add_argument("--queries", type=at_least(1), default=150, help="of the shipped golden queries")
     command.add_argument(
         "--phases",
         type=lambda text: tuple(text.split(",")),

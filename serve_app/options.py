@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 PORT_MAX = 65_535
+DIGITS_MAX = 18
 MODE_HELP = "hybrid: by meaning and by words; dense: by meaning alone; lexical: by words alone"
 DATA_HELP = "data folder of the service, to take its first key from"
 
@@ -16,6 +20,33 @@ def port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= PORT_MAX):
         raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 0 to {PORT_MAX}")
     return int(text)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """What reads a whole number of that or more."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
+
+    return read
+
+
+def part(text: str) -> float:
+    """Of a whole."""
+    return _number(text, lambda value: 0 < value <= 1, "no part: a number above 0, at most 1")
+
+
+def seconds(text: str) -> float:
+    return _number(text, lambda value: 0 <= value < math.inf, "no number of seconds")
+
+
+def _number(text: str, fits: Callable[[float], bool], otherwise: str) -> float:
+    with contextlib.suppress(ValueError):
+        if fits(value := float(text)):
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is {otherwise}")
 
 
 def share(text: str) -> tuple[str, int]:

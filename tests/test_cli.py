@@ -212,6 +212,27 @@ def test_a_port_that_is_none_is_exit_2(capsys, tmp_path, port):
     assert "is no port: a number from 0 to 65535" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("suite", "option", "wrong"),
+    [
+        *(("compress", "--share", wrong) for wrong in ("0", "-1", "1.01", "nan", "inf", "x", "")),
+        *(("compress", "--repeats", wrong) for wrong in ("0", "-1", "1.5", "x", "９", "9" * 5_000)),
+        *(("compress", "--contexts", wrong) for wrong in ("-1", "nan", "inf", "x")),
+        ("compress", "--replay", "-5"),
+        ("compress", "--summary-tokens", "0"),
+        ("context", "--queries", "0"),
+        ("latency", "--repeats", "0"),
+        ("large-user", "--turns", "-1"),
+        ("scale", "--clients", "0"),
+    ],
+)
+def test_a_number_that_measures_nothing_is_exit_2(capsys, suite, option, wrong):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["bench", suite, f"{option}={wrong}"])
+    assert end.value.code == 2
+    assert f"argument {option}: {wrong!r} is no " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("key", ["kéy", "k\ny"])
 def test_a_key_that_no_header_can_hold_is_said(capsys, tmp_path, key):
     for words in (["backup"], ["search", "--user", "u", "x"]):
