@@ -27,7 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def quotes(turns: Sequence[Turn], reading: Reading) -> tuple[list[Part], list[Part]]:
-    """What binds, and what else may be quoted, each best first; of equal texts only the best placed."""
+    """What surely binds, and what else may be quoted, each best first; of equal texts only the best placed."""
     year = year_of(turns)
     leads: dict[int, str] = {}
     binding: list[Part] = []
@@ -35,7 +35,7 @@ def quotes(turns: Sequence[Turn], reading: Reading) -> tuple[list[Part], list[Pa
     for one, text in _distinct(_by_worth(turns, reading)):
         turn = turns[one.turn]
         begins = leads.get(one.turn) or leads.setdefault(one.turn, lead(turn, year))
-        (binding if one.verdict == "active" else others).append(_part(turn, one, text, begins))
+        (binding if one.verdict == "active" and not one.doubted else others).append(_part(turn, one, text, begins))
     return binding, others
 
 
