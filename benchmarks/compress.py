@@ -2,7 +2,7 @@
 how long it takes; of a long conversation see `conversation`.
 
 Dialogues are compressed by `/v1/compress`, all of them `repeats` times, each time in another order. A dialogue that
-says what must be kept (`must_keep`, each with `key_tokens` of which all must stand in one line, of a list any one) is
+says what must be kept (`must_keep`: of each thing the words of which all must stand in one line, of a list any one) is
 scored for that.
 """
 

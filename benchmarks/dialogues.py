@@ -63,9 +63,15 @@ def _lines(path: Path) -> Iterator[Json]:
 def _dialogue(path: Path, line: Json) -> Dialogue:
     try:
         turns = [_turn(turn) for turn in line["turns"]]
-        return Dialogue(str(line["id"]), turns, [one["key_tokens"] for one in line.get("must_keep", ())])
+        return Dialogue(str(line["id"]), turns, [_words(one) for one in line.get("must_keep", ())])
     except (KeyError, TypeError) as error:
-        raise InvalidRequest(f"{path}: a dialogue has id, turns with role and text, and must_keep: {error}") from error
+        form = "id, turns with role and content, and must_keep, lists of words"
+        raise InvalidRequest(f"{path}: a dialogue has {form}: {error!r}") from error
+
+
+def _words(kept: list[str | list[str]] | Json) -> list[str | list[str]]:
+    """Of one thing that must be kept: the words alone, or with more that is said of it."""
+    return kept["key_tokens"] if isinstance(kept, dict) else kept
 
 
 def _turn(turn: Json) -> Json:

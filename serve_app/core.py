@@ -199,6 +199,8 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     """What it was to be no longer than; 0: not known, as of one that an earlier release made."""
     reasons: tuple[str, ...] = ()
     """Why it is less than the configured backends could give; one with reasons is made again."""
+    line_dates: tuple[str, ...] = ()
+    """Of each line the date that it leaves out, as the line before it says; empty where it says its own, or none."""
 
     def same_input(self, input_hash: str, version: str, target_tokens: int) -> bool:
         """Whether it was made of these turns in these states, by the same, to the same end, and whole."""

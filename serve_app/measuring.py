@@ -70,6 +70,14 @@ def bench_latency(args: argparse.Namespace, key: Key) -> Measured:
     return Measured(result, latency.table(result))
 
 
+def bench_context(args: argparse.Namespace, key: Key) -> Measured:
+    from benchmarks import contexts, core
+
+    with Client(args.url, key()) as client:
+        result = contexts.measure(client, args.data or core.GOLDEN, args.turns, args.queries, args.budget)
+    return Measured(result, contexts.table(result))
+
+
 def bench_core(args: argparse.Namespace, key: Key) -> Measured:
     from benchmarks import core, report
 
@@ -110,6 +118,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Key], Measured]] = {
     "bench recall": bench_recall,
     "bench lexical": bench_lexical,
     "bench latency": bench_latency,
+    "bench context": bench_context,
     "bench compress": bench_compress,
     "bench core": bench_core,
     "bench scale": bench_scale,

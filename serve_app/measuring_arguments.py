@@ -70,6 +70,7 @@ def add_measuring(commands: Any) -> None:
     )
     _lexical(measured(lexical))
     _latency(measured(suites.add_parser("latency", help="how long one client waits")))
+    _context(measured(suites.add_parser("context", help="what a context of a long session takes, by stage")))
     _compress(measured(suites.add_parser("compress", help="what summaries keep and cost", description=COMPRESS_FORM)))
     _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
     _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
@@ -115,6 +116,14 @@ def _latency(command: argparse.ArgumentParser) -> None:
     command.add_argument("--turns", type=int, default=5_000, help="length of the long session")
     command.add_argument("--repeats", type=int, default=200, help="requests of each kind")
     command.set_defaults(command="bench latency")
+
+
+def _context(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, metavar="DIR", help=CORE_DATA_HELP)
+    command.add_argument("--turns", type=int, default=2_000, help="length of the session")
+    command.add_argument("--queries", type=int, default=60, help="different queries, each asked four times")
+    command.add_argument("--budget", type=int, default=4_000, help="tokens of a context")
+    command.set_defaults(command="bench context")
 
 
 def _compress(command: argparse.ArgumentParser) -> None:

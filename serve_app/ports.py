@@ -289,7 +289,7 @@ class Tokenizer(Protocol):
     def lines_add_up_to(self) -> int:
         """Characters up to which a text counts as much as its lines with their ends, 0 for none.
 
-        For lines that begin with `[` or an ASCII digit. A line that begins with `[` and ASCII letters or
+        For lines that begin with `[`, a letter or an ASCII digit. A line that begins with `[` and ASCII letters or
         digits also counts as much as these and, from the next space on, its rest.
         """
         ...

@@ -168,9 +168,11 @@ class Service:
             opened.callback(model.close)
         compressor = Compressor(*summarisers)
         making: Compressor | CompressorApart = compressor
+        of_callers: CompressorApart | None = None  # of whose turns nothing is remembered
         if settings.memory.summary.apart and compressor.backend == "extractive":
             making = CompressorApart(compressor, Worker(tokenizers=settings.tokenizers))
             opened.callback(making.close)
+            of_callers = CompressorApart(compressor, Worker(tokenizers=settings.tokenizers), fresh=True)
         self._measures = SummaryMeasures(making, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
         self._refresher = Refresher(
             making,
@@ -225,17 +227,25 @@ class Service:
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
         operator.watch(keys, policies, layouts, golden_files, models=models)
-        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
-            opened.callback(model.close)
         metrics.watch(Gauges(self._gauges))
         breakers = self._breakers(encoding, second, models)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
         compressing = Compressing(
-            compressor, memory.tokenizer, policies, self._clock, settings.memory.summary.ttl_s, metrics.summaries
+            compressor,
+            memory.tokenizer,
+            policies,
+            self._clock,
+            settings.memory.summary.ttl_s,
+            metrics.summaries,
+            of_callers,
         )
         opened.callback(compressing.close)
+        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
+            opened.callback(model.close)
+        if of_callers is not None:
+            opened.callback(of_callers.close)  # before the threads that wait for it
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"

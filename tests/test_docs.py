@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -17,6 +18,7 @@ from serve_app.backup.repair import HOLES_MAX
 from serve_app.config import load_settings
 from serve_app.policies import ENTITY_CLASSES_MAX
 from serve_app.write.hits import OWNERS_A_PART
+from tests.api.running import Running
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,6 +86,23 @@ def test_sample_configuration_is_read(tmp_path: Path) -> None:
     (tmp_path / "memstrata.toml").write_text(sample[1])
     settings = load_settings(tmp_path, tmp_path / "memstrata.toml")
     assert msgspec.structs.replace(settings, data="") == msgspec.structs.replace(load_settings(tmp_path), data="")
+
+
+EXAMPLE = re.compile(
+    r"\$URL/compress -d '(?P<asked>.*?)'\n```\n```json\n"
+    r'.*?"text":(?P<text>".*?"),.*?"constraints":(?P<ledger>\[.*?\])',
+    re.DOTALL,
+)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/compression.md"])
+def test_the_example_of_compression_answers_as_the_page_says(service: Running, page: str) -> None:
+    """Its text but for the day, and its ledger."""
+    example = EXAMPLE.search((ROOT / page).read_text())
+    assert example
+    answered = service.ok("POST", "/v1/compress", json=json.loads(example["asked"]))
+    assert re.sub(r"^\d\d-\d\d", "12-01", answered["text"]) == json.loads(example["text"])
+    assert answered["constraints"] == json.loads(example["ledger"])
 
 
 def test_limits_of_the_page_are_those_of_the_schemas() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,11 +114,20 @@ def test_a_model_in_the_process_is_loaded_while_the_service_serves(tmp_path: Pat
     running.stop()
 
 
-def test_a_model_that_hangs_does_not_hold_the_end_up(tmp_path: Path) -> None:
+COMPRESS = ("POST", "/v1/compress", {"turns": TURNS, "target_tokens": TARGET})
+REFRESH = ("POST", "/v1/sessions/s/summary:refresh?user_id=ann", None)
+
+
+@pytest.mark.parametrize("waiting", [None, COMPRESS, REFRESH], ids=["background", "compress", "refresh"])
+def test_a_model_that_hangs_does_not_hold_the_end_up(tmp_path: Path, waiting: tuple[str, str, Any] | None) -> None:
+    """Whoever waits for the model: the refresher, or a caller."""
     server = misbehaving("hangs")
     slow = SummariserOptions(backend="openai", url=server.url, model="m", deadline_ms=60_000)
     running = serving(tmp_path, slow)
-    running.append("ann", "s", *[turn["content"] for turn in TURNS], *[f"Turn {n} says little." for n in range(8)])
+    talk = [f"Turn {n} says little." for n in range(8 if waiting is None else 0)]
+    running.append("ann", "s", *[turn["content"] for turn in TURNS], *talk)
+    caller = threading.Thread(target=lambda: waiting and running.call(waiting[0], waiting[1], json=waiting[2]))
+    caller.start()
     until = time.monotonic() + 20
     while not server.asked and time.monotonic() < until:
         time.sleep(0.02)
@@ -126,3 +136,4 @@ def test_a_model_that_hangs_does_not_hold_the_end_up(tmp_path: Path) -> None:
     running.stop()
     assert time.monotonic() - began < 10
     server.close()
+    caller.join()

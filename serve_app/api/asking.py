@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from serve_app.api import convert
 from serve_app.api.schemas import ContextIn, ExpandIn, SearchIn, TurnIn
 from serve_app.api.times import parse_time, require_zone
@@ -24,11 +26,7 @@ def context_request(body: ContextIn) -> ContextRequest:
     if body.scope == "session" and body.session_id is None and body.history is None:
         raise InvalidRequest("scope: a session needs a session_id")
     now, offset = (None, 0) if body.now is None else parse_time(body.now, "now")
-    history = None
-    if body.history is not None:
-        history = tuple(
-            convert.passing_turn(turn, f"history[{index}]", index, UNTIMED) for index, turn in enumerate(body.history)
-        )
+    history = None if body.history is None else _conversation(body.history)
     return ContextRequest(
         query=body.query,
         budget_tokens=body.budget_tokens,
@@ -76,6 +74,18 @@ def expand_request(body: ExpandIn) -> ExpandRequest:
         raise InvalidRequest("query: it is empty")
     now, offset = parse_time(body.now, "now")
     return ExpandRequest(body.query, now, Asked(offset, zone, body.locale), _history(body.history, now))
+
+
+def _conversation(given: list[TurnIn]) -> tuple[Turn, ...]:
+    """Raises InvalidRequest where two turns have one id: a context shows each turn once, and names it by its id."""
+    turns = tuple(convert.passing_turn(turn, f"history[{index}]", index, UNTIMED) for index, turn in enumerate(given))
+    known: dict[str, Turn] = {}
+    for turn in turns:
+        first = known.setdefault(turn.id, turn)
+        if msgspec.structs.replace(first, seq=turn.seq, rev=turn.rev) != turn:
+            here, there = turn.seq - 1, first.seq - 1
+            raise InvalidRequest(f"history[{here}].id: history[{there}] has this id, too, and says something else")
+    return turns
 
 
 def _history(turns: list[TurnIn] | None, now: int) -> tuple[Turn, ...]:

@@ -174,7 +174,7 @@ def shown_summary(summary: Summary) -> dict[str, Any]:
 def shown_compressed(made: Made) -> dict[str, Any]:
     """Where every turn had expired the summary covers none."""
     span = {} if made.covers else {"first_seq": None, "last_seq": None}
-    return shown_summary(made.summary) | span | {"degradation": Degradation("full", made.reasons)}
+    return shown_summary(made.summary) | span | {"degradation": Degradation("full", made.summary.reasons)}
 
 
 def shown_constraint(one: Constraint) -> dict[str, Any]:

@@ -21,6 +21,9 @@ FIT_ROUNDS_MAX = 4
 LEFT_OVER_MAX = 6
 """Tokens that a choice may leave over."""
 
+FILLED_SHARE = 0.85
+"""Of the target, up to which there is room for what is worth little: beside much that binds it would be in the way."""
+
 NO_TURN = -1
 """The seq of a line that quotes no single turn: no turn has it."""
 
@@ -28,6 +31,8 @@ _STOPPED = re.compile(r"[.!?。！？…][\"'”’」』）)]*$")
 _CJK_END = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]$")
 _ENDS = " .!?。！？…,;:，；："
 _LOOSE_END = " ,;:，；：、-–—"
+_LIKE_A_NAME = re.compile(r"[^:：]{0,80}(?::\s|：)")
+"""What begins so would pass for somebody's words."""
 
 
 class Line(NamedTuple):
@@ -41,6 +46,16 @@ class Line(NamedTuple):
     """Of the turn that it quotes, or NO_TURN."""
 
 
+class Lead(NamedTuple):
+    """What a line begins with, as far as it has to be said."""
+
+    date: str
+    """Left out where the line before has it. Empty: said by nothing."""
+    name: str
+    unnamed: bool = False
+    """Whether it goes without the name, since that is who speaks where nobody is named."""
+
+
 class Part(NamedTuple):
     """A piece of text that stands in a summary whole or not at all: `line` and `start` say where."""
 
@@ -51,36 +66,58 @@ class Part(NamedTuple):
     gap: str
     """What stands between it and that."""
     text: str
-    lead: str
-    """What its line begins with."""
+    lead: Lead
+
+
+class Written(NamedTuple):
+    """A line as it stands in the text, and the date that it leaves out."""
+
+    text: str
+    undated: str = ""
 
 
 class Composition(NamedTuple):
-    """The text and its tokens; of each line rank and turn. The line with rank 0 is cut last."""
+    """The text and its tokens; of each line rank, turn and the date that it leaves out. The line with rank 0 is cut
+    last.
+    """
 
     text: str
     tokens: int
     ranks: tuple[int, ...]
     line_seqs: tuple[int, ...]
+    line_dates: tuple[str, ...]
 
 
-def composed(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> Composition:
-    """As many of the best parts as fit; where not even one does, the beginning of the best."""
-    lines = _fitting(best_first, target, tokenizer)
+def most_of(target: int) -> int:
+    """Parts of which any text under the target is chosen: each takes a token at least, and its space."""
+    return target // 2 + MISSES_MAX
+
+
+def composed(
+    best_first: Sequence[Part], target: int, tokenizer: Tokenizer, fillers: Sequence[Part] = ()
+) -> Composition:
+    """As many of the best parts as fit, then of the fillers; where not even one does, the beginning of the best."""
+    lines = _fitting(best_first, fillers, target, tokenizer)
+    best_first = [*best_first, *fillers]
     if not lines:
-        lines = {line: tokenizer.truncate(text, target) for line, text in _lines(best_first[:1]).items()}
+        best = _lines(best_first[:1])
+        lines = {line: Written(tokenizer.truncate(written.text, target)) for line, written in best.items()}
     return _composition(lines, best_first, tokenizer)
 
 
-def _fitting(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> dict[Line, str]:
+def _fitting(
+    best_first: Sequence[Part], fillers: Sequence[Part], target: int, tokenizer: Tokenizer
+) -> dict[Line, Written]:
     """What a choice leaves over, since joined parts cost less than their sum, is given to the next; what it exceeds
     the target by is taken from it.
     """
-    fitting: dict[Line, str] = {}
+    fitting: dict[Line, Written] = {}
     room = target
     for _ in range(FIT_ROUNDS_MAX):
-        lines = _lines(_chosen(best_first, room, tokenizer.count))
-        left = target - tokenizer.count("\n".join(lines.values()))
+        chosen, left = _chosen(best_first, room, tokenizer.count)
+        filled, _ = _chosen(fillers, int(target * FILLED_SHARE) - room + left, tokenizer.count, chosen)
+        lines = _lines(sorted([*chosen, *filled]))
+        left = target - tokenizer.count(_text(lines))
         if lines and left >= 0:
             fitting = lines
         if (left < 0 and fitting) or 0 <= left < LEFT_OVER_MAX:
@@ -91,6 +128,9 @@ def _fitting(best_first: Sequence[Part], target: int, tokenizer: Tokenizer) -> d
 
 def as_quoted(parts: Iterable[Part], quotes: Sequence[Part]) -> list[Part]:
     """The parts, those that repeat a quote word for word as that quote: it says who said so, and when."""
+    parts = list(parts)
+    if not parts:
+        return []
     texts: dict[Line, list[Part]] = {}
     for quote in quotes:
         texts.setdefault(quote.line, []).append(quote)
@@ -118,26 +158,35 @@ def new_to(given: Iterable[Part], parts: Iterable[Part]) -> list[Part]:
 
 def whole(parts: Iterable[Part]) -> str:
     """The text of all parts."""
-    return "\n".join(_lines(sorted(parts)).values())
+    return _text(_lines(sorted(parts)))
 
 
-def _composition(lines: Mapping[Line, str], best_first: Sequence[Part], tokenizer: Tokenizer) -> Composition:
+def _text(lines: Mapping[Line, Written]) -> str:
+    return "\n".join(written.text for written in lines.values())
+
+
+def _composition(lines: Mapping[Line, Written], best_first: Sequence[Part], tokenizer: Tokenizer) -> Composition:
     """A line is ranked by its best part."""
     order = dict.fromkeys(part.line for part in best_first if part.line in lines)
     ranks = {line: rank for rank, line in enumerate(order)}
-    text = "\n".join(lines.values())
+    text = _text(lines)
     seqs = tuple(line.seq for line in lines)
-    return Composition(text, tokenizer.count(text), tuple(ranks[line] for line in lines), seqs)
+    dates = tuple(written.undated for written in lines.values())
+    return Composition(text, tokenizer.count(text), tuple(ranks[line] for line in lines), seqs, dates)
 
 
-def _chosen(best_first: Iterable[Part], room: int, count: Callable[[str], int]) -> list[Part]:
-    """The best parts of at most `room` tokens, their line's beginning paid once; in reading order."""
+def _chosen(
+    best_first: Iterable[Part], room: int, count: Callable[[str], int], beside: Iterable[Part] = ()
+) -> tuple[list[Part], int]:
+    """The best parts of at most `room` tokens, each date and each line's name paid once, and the tokens left."""
     chosen: list[Part] = []
-    begun: set[Line] = set()
+    begun = {paid for part in beside for paid in (part.line, part.lead.date)}
     misses = 0
     for part in best_first:
         cost = 1 + count(part.text)  # one for the space or line break before it
-        cost += 0 if part.line in begun else count(part.lead)
+        date, name, unnamed = part.lead
+        cost += 0 if date in begun else count(date)
+        cost += 0 if unnamed or part.line in begun else count(name)
         if cost > room:
             misses += 1
             if misses == MISSES_MAX:
@@ -145,17 +194,33 @@ def _chosen(best_first: Iterable[Part], room: int, count: Callable[[str], int]) 
             continue
         misses = 0
         room -= cost
-        begun.add(part.line)
+        begun |= {part.line, date}
         chosen.append(part)
-    return sorted(chosen)
+    return chosen, room
 
 
-def _lines(chosen: Iterable[Part]) -> dict[Line, str]:
-    """The texts of the lines, in reading order."""
+def _lines(chosen: Iterable[Part]) -> dict[Line, Written]:
+    """In reading order."""
     lines: dict[Line, list[Part]] = {}
     for part in chosen:
         lines.setdefault(part.line, []).append(part)
-    return {line: f"{parts[0].lead} {_joined(parts)}" for line, parts in lines.items()}
+    written: dict[Line, Written] = {}
+    before = ""
+    for line, parts in lines.items():
+        written[line] = _written(parts[0].lead, _joined(parts), before)
+        before = parts[0].lead.date
+    return written
+
+
+def _written(lead: Lead, said: str, before: str) -> Written:
+    """After a line of the date `before`. Only a line that begins with a letter may go without its date, so that what
+    begins with a digit begins with its date.
+    """
+    named = not lead.unnamed or not said[:1].isalpha() or _LIKE_A_NAME.match(said)
+    text = f"{lead.name} {said}" if named else said
+    if lead.date == before and text[:1].isalpha():
+        return Written(text, lead.date)
+    return Written(f"{lead.date} {text}" if lead.date else text)
 
 
 def _joined(parts: Sequence[Part]) -> str:

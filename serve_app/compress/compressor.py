@@ -7,20 +7,17 @@ quoting the turns, which needs no model, always answers.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from serve_app.compress.composing import as_quoted, composed, new_to
+from serve_app.compress.composing import as_quoted, composed, most_of, new_to
 from serve_app.compress.drafting import DRAFTS_VERSION, Sentences
 from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
 from serve_app.compress.ledger import LEDGER_VERSION
-from serve_app.compress.parts import Settled, read_on
+from serve_app.compress.parts import Digests, Settled, course_of, digests, read_on
 from serve_app.compress.prose import Writing
 from serve_app.compress.remembered import Remembered
-from serve_app.compress.segments import SEGMENTS_VERSION, segments, topics
+from serve_app.compress.segments import SEGMENTS_VERSION, Course
 from serve_app.core import Constraint, Topic, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.ports import Summariser, Tokenizer
@@ -28,7 +25,7 @@ from serve_app.ports import Summariser, Tokenizer
 MODELS_S = 60.0
 """How long the models may take for one summary where the caller sets no deadline."""
 
-SUMMARIES_KEPT, DRAFTS_KEPT, PARTS_KEPT = 256, 4_096, 64
+SUMMARIES_KEPT, DRAFTS_KEPT, PARTS_KEPT, COURSES_KEPT = 256, 4_096, 64, 16
 """Those used last; made again where they are wanted again."""
 
 
@@ -42,6 +39,7 @@ class Compressed(NamedTuple):
     input_hash: str
     ranks: tuple[int, ...] = ()
     line_seqs: tuple[int, ...] = ()
+    line_dates: tuple[str, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     topics: tuple[Topic, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -57,6 +55,8 @@ class Compressor:
         self._made: Remembered[Compressed] = Remembered(SUMMARIES_KEPT)
         self._drafts: Remembered[Sentences] = Remembered(DRAFTS_KEPT)
         self._parts: Remembered[Settled] = Remembered(PARTS_KEPT)
+        self._times_forgotten = 0
+        self._courses: Remembered[Course] = Remembered(COURSES_KEPT)
 
     @property
     def version(self) -> str:
@@ -82,51 +82,62 @@ class Compressor:
         """`turns` are oldest first and at least one. Raises InvalidRequest without turns or below one token."""
         if not turns or target_tokens < 1:
             raise InvalidRequest("a summary needs at least one turn and a target of at least one token")
-        key = (input_hash(turns), target_tokens, tokenizer.name, self.version)
+        names = digests(turns)
+        key = (names.whole, target_tokens, tokenizer.name, self.version)
         made = self._made.get(key)
         if made is None:
+            before = self._times_forgotten
             made = self._compressed(
-                turns, key[0], target_tokens, tokenizer, MODELS_S if deadline_s is None else deadline_s
+                turns, names, target_tokens, tokenizer, MODELS_S if deadline_s is None else deadline_s
             )
             if not made.reasons:  # what a fault made less is made again
                 self._made.put(key, made)
+            if self._times_forgotten != before:  # it may be among what was erased while this was made
+                self._clear()
         return made
 
     def _compressed(
-        self, turns: Sequence[Turn], name: str, target: int, tokenizer: Tokenizer, deadline_s: float
+        self, turns: Sequence[Turn], names: Digests, target: int, tokenizer: Tokenizer, deadline_s: float
     ) -> Compressed:
         """Models may say what they like: what binds is quoted beside it, and is cut last."""
         writing = Writing(self._coarse, self._fine, self._drafts, target, tokenizer, deadline_s)
-        found = segments(turns)
-        reading = read_on(turns, self._parts)
-        binding, others = quotes(turns, reading)
-        chunks = writing.chunks(turns, found, reading, [*binding, *others])
+        course = course_of(turns, names.parts, self._courses)
+        reading = read_on(turns, names.parts, self._parts)
+        quoted = quotes(turns, reading, None if writing.asks else most_of(target))
+        chunks = writing.chunks(turns, course.segments(), reading, quoted.all)
         drafts = writing.calibrated(chunks, writing.drafts(chunks))
-        said = new_to(binding, as_quoted(writing.parts(turns, writing.halved(drafts)), [*binding, *others]))
-        made = composed([*binding, *said, *new_to(said, others)], target, tokenizer)
+        said = new_to(quoted.binding, as_quoted(writing.parts(turns, writing.halved(drafts)), quoted.all))
+        best_first = [*quoted.binding, *said, *new_to(said, quoted.others)]
+        made = composed(best_first, target, tokenizer, new_to(said, quoted.fillers))
         return Compressed(
             text=made.text,
             first_seq=turns[0].seq,
             last_seq=turns[-1].seq,
             tokens=made.tokens,
-            input_hash=name,
+            input_hash=names.whole,
             ranks=made.ranks,
             line_seqs=made.line_seqs,
+            line_dates=made.line_dates,
             constraints=reading.entries,
-            topics=topics(turns, found),
+            topics=course.topics(turns),
             reasons=writing.reasons,
         )
 
     def forget(self) -> None:
-        """Let go of every text that is remembered: where something was erased or edited, nothing of it stays here."""
+        """Let go of every text that is remembered: where something was erased or edited, nothing of it stays here.
+
+        What is being made meanwhile is not remembered.
+        """
+        self._times_forgotten += 1
+        self._clear()
+
+    def _clear(self) -> None:
         self._made.clear()
         self._drafts.clear()
         self._parts.clear()
+        self._courses.clear()
 
 
 def input_hash(turns: Sequence[Turn]) -> str:
     """Names what a summary was made from: the turns in the states that were read."""
-    digest = hashlib.blake2b(digest_size=16)
-    for turn in turns:
-        digest.update(msgspec.msgpack.encode(turn))
-    return digest.hexdigest()
+    return digests(turns).whole

@@ -1,84 +1,131 @@
 """What a summary may quote of its turns, best first: what binds, then what else is worth keeping. Pure, no model.
 
 Quotes are verbatim, white space aside. Nothing of what was replaced, withdrawn, supposed or said of outsiders is
-quoted, nothing of turns of which anything expires, and of the exchange with a tool only what binds.
+quoted, nor an answer that repeats a number of it, nothing of turns of which anything expires, and of the exchange
+with a tool only what binds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
 
-from serve_app.compress.composing import Line, Part
+from serve_app.compress.composing import Lead, Line, Part
 from serve_app.compress.ledger import Reading
 from serve_app.compress.statements import Statement
-from serve_app.core import Turn
+from serve_app.core import SECOND_US, Turn
 
-EXTRACTIVE_VERSION = "extractive-2"
+EXTRACTIVE_VERSION = "extractive-3"
 """Changes with anything here or in the composing that changes a summary."""
 
 NEWNESS_WORTH = 0.5
 """What the newest statement has over the oldest: enough to settle near ties."""
 
+FILLER_WORTH = 1.75
+"""What binds nobody and is worth less fills what would be empty."""
+
 MONTH_AT = len("2023-")
 _SPACE = re.compile(r"\s*")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_EPOCH = date(1970, 1, 1)
+MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US
+
+DATES_KEPT = 4_096
+"""Used last, as they are written."""
 
 
-def quotes(turns: Sequence[Turn], reading: Reading) -> tuple[list[Part], list[Part]]:
-    """What surely binds, and what else may be quoted, each best first; of equal texts only the best placed."""
-    year = year_of(turns)
-    leads: dict[int, str] = {}
-    binding: list[Part] = []
-    others: list[Part] = []
-    for one, text in _distinct(_by_worth(turns, reading)):
-        turn = turns[one.turn]
-        begins = leads.get(one.turn) or leads.setdefault(one.turn, lead(turn, year))
-        (binding if one.verdict == "active" and not one.doubted else others).append(_part(turn, one, text, begins))
-    return binding, others
+class Quotes(NamedTuple):
+    """What may be quoted, each best first."""
+
+    binding: list[Part]
+    others: list[Part]
+    fillers: list[Part]
+
+    @property
+    def all(self) -> list[Part]:
+        return [*self.binding, *self.others, *self.fillers]
 
 
-def _distinct(statements: Iterable[Statement]) -> Iterator[tuple[Statement, str]]:
-    """With their texts, white space made single spaces."""
+def quotes(turns: Sequence[Turn], reading: Reading, most: int | None = None) -> Quotes:
+    """Of equal texts only the best placed. `most`: of what binds and of all else no more than so many, the best."""
+    said = [one for one in reading.statements if one.kept and turns[one.turn].lasting]
+    binding = [one for one in said if _surely_binds(one)]
+    outdated = _outdated(reading.statements)
+    unsure = [one for one in said if not _surely_binds(one)]
+    others = [one for one in unsure if one.verdict == "active" or not _of_an_exchange(turns[one.turn])]
+    fresh = (one for one in _by_worth(turns, others) if not _repeats(turns[one.turn], one, outdated))
     seen: set[str] = set()
-    for one in statements:
+    binds = islice(_parts(turns, _by_worth(turns, binding), seen), most)
+    found = Quotes([part for _, part in binds], [], [])
+    for one, part in islice(_parts(turns, fresh, seen), most):
+        (found.others if one.worth >= FILLER_WORTH else found.fillers).append(part)
+    return found
+
+
+def _surely_binds(one: Statement) -> bool:
+    return one.verdict == "active" and not one.doubted
+
+
+def _by_worth(turns: Sequence[Turn], statements: Sequence[Statement]) -> list[Statement]:
+    """Best first."""
+    newer = NEWNESS_WORTH / len(turns)
+    return sorted(statements, key=lambda one: (-one.worth - newer * one.turn, -one.turn, one.start))
+
+
+def _parts(turns: Sequence[Turn], best_first: Iterable[Statement], seen: set[str]) -> Iterator[tuple[Statement, Part]]:
+    """Those whose text was not `seen`, in which theirs are put; white space made single spaces."""
+    year = year_of(turns)
+    for one in best_first:
         text = " ".join(one.text.split())
         folded = text.casefold()
         if folded not in seen:
             seen.add(folded)
-            yield one, text
+            turn = turns[one.turn]
+            yield one, _part(turn, one, text, lead(turn, year))
 
 
-def _by_worth(turns: Sequence[Turn], reading: Reading) -> list[Statement]:
-    """What may be quoted, best first."""
-    lasting = [turn.lasting for turn in turns]
-    exchanged = [_of_an_exchange(turn) for turn in turns]
-    newer = NEWNESS_WORTH / len(turns)
-    said = [
-        one
-        for one in reading.statements
-        if one.kept and lasting[one.turn] and (one.verdict == "active" or not exchanged[one.turn])
-    ]
-    return sorted(said, key=lambda one: (-one.worth - newer * one.turn, -one.turn, one.start))
+def _outdated(statements: Sequence[Statement]) -> set[str]:
+    """Numbers of what was replaced that nothing in force names."""
+    gone, held = (
+        {number for one in statements if one.verdict == verdict for number in _NUMBER.findall(one.text)}
+        for verdict in ("superseded", "active")
+    )
+    return gone - held
+
+
+def _repeats(turn: Turn, one: Statement, outdated: set[str]) -> bool:
+    """Whether an answer says again what has been replaced since."""
+    return turn.role == "assistant" and not outdated.isdisjoint(_NUMBER.findall(one.text))
 
 
 def _of_an_exchange(turn: Turn) -> bool:
     return bool(turn.role == "tool" or turn.tool_calls or turn.tool_call_id)
 
 
-def _part(turn: Turn, one: Statement, text: str, begins: str) -> Part:
+def _part(turn: Turn, one: Statement, text: str, begins: Lead) -> Part:
     space = _SPACE.match(turn.text, one.end)
     after = space.end() if space else one.end
     return Part(Line(one.turn, True, turn.seq), one.start, after, " " if after > one.end else "", text, begins)
 
 
-def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> str:
-    """Date (where the speaker was) and speaker; of a date in this year month and day, which are half as many tokens."""
+def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> Lead:
+    """Date (where the speaker was) and speaker; of a date in this year month and day, which are half as many tokens.
+    A user without a name goes unnamed.
+    """
     name = speaker or turn.speaker or turn.tool_name or turn.role
     said_on = _local_date(turn)
-    day = said_on.isoformat()[MONTH_AT:] if said_on.year == year else said_on.isoformat()
-    return f"{day} {' '.join(name.split())}:"
+    day = said_on.text[MONTH_AT:] if said_on.year == year else said_on.text
+    return Lead(day, f"{' '.join(name.split())}:", unnamed=name == turn.role == "user")
+
+
+def full_lead(turn: Turn) -> Lead:
+    """For a reader who is told nothing else: every line says when, and who."""
+    day, name, _ = lead(turn)
+    return Lead("", f"{day} {name}")
 
 
 def year_of(turns: Sequence[Turn]) -> int:
@@ -86,5 +133,17 @@ def year_of(turns: Sequence[Turn]) -> int:
     return _local_date(turns[-1]).year
 
 
-def _local_date(turn: Turn) -> date:
-    return (_EPOCH + timedelta(microseconds=turn.created_at, minutes=turn.offset_minutes)).date()
+def _local_date(turn: Turn) -> _Date:
+    return _date((turn.created_at + turn.offset_minutes * MINUTE_US) // DAY_US)
+
+
+class _Date(NamedTuple):
+    year: int
+    text: str
+
+
+@lru_cache(maxsize=DATES_KEPT)
+def _date(days: int) -> _Date:
+    """So many days after 1970 began."""
+    found = _EPOCH + timedelta(days=days)
+    return _Date(found.year, found.isoformat())

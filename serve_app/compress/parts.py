@@ -8,14 +8,17 @@ Parts end at fixed numbers of turns, so that reading on gives what reading from 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
 
 from serve_app.compress.ledger import Reading, entries_of, read
 from serve_app.compress.remembered import Remembered
+from serve_app.compress.segments import Course
 from serve_app.compress.statements import Statement
 from serve_app.core import Turn
 
@@ -38,12 +41,41 @@ class Settled(NamedTuple):
     """Numbers of the turns that the next part takes on."""
 
 
+_turn = attrgetter("turn")
 _NOTHING = Settled(0, (), ())
 
 
-def read_on(turns: Sequence[Turn], kept: Remembered[Settled]) -> Reading:
-    """The reading of these turns. `kept`: what closed parts said, by the digest of all turns up to their end."""
-    names = _names(turns)
+class Digests(NamedTuple):
+    """Names of turns in the states that were read: of all, and of those up to the end of each closed part."""
+
+    whole: str
+    parts: tuple[str, ...]
+
+
+def digests(turns: Sequence[Turn]) -> Digests:
+    """A part is closed when there is at least one turn more."""
+    digest = hashlib.blake2b(digest_size=16)
+    names = []
+    encode, last = msgspec.msgpack.Encoder().encode, len(turns)
+    for number, turn in enumerate(turns, 1):
+        digest.update(encode(turn))
+        if number % PART_TURNS == 0 and number < last:
+            names.append(digest.hexdigest())
+    return Digests(digest.hexdigest(), tuple(names))
+
+
+def course_of(turns: Sequence[Turn], names: Sequence[str], kept: Remembered[Course]) -> Course:
+    """The topics of these turns. `kept`: those up to the end of closed parts, by their names."""
+    known = ((kept.get(names[number]), number) for number in reversed(range(len(names))))
+    before, follow_from = next(((one, number + 1) for one, number in known if one is not None), (Course(), 0))
+    for number, name in enumerate(names[follow_from:], follow_from + 1):
+        before = before.copy().follow(turns, number * PART_TURNS)
+        kept.put(name, before)
+    return before.copy().follow(turns, len(turns))
+
+
+def read_on(turns: Sequence[Turn], names: Sequence[str], kept: Remembered[Settled]) -> Reading:
+    """The reading of these turns. `kept`: what closed parts said, by their names."""
     known = (kept.get(name) for name in reversed(names))
     settled = next((one for one in known if one is not None), _NOTHING)
     for name in names[settled.end // PART_TURNS :]:
@@ -51,17 +83,6 @@ def read_on(turns: Sequence[Turn], kept: Remembered[Settled]) -> Reading:
         kept.put(name, settled)
     statements = _said(turns, settled, len(turns))
     return Reading(statements, entries_of(turns, statements))
-
-
-def _names(turns: Sequence[Turn]) -> list[str]:
-    """Of each closed part: after it there is at least one turn more."""
-    digest = hashlib.blake2b(digest_size=16)
-    names = []
-    for number, turn in enumerate(turns[:-1], 1):
-        digest.update(msgspec.msgpack.encode(turn))
-        if number % PART_TURNS == 0:
-            names.append(digest.hexdigest())
-    return names
 
 
 def _settled(turns: Sequence[Turn], before: Settled, end: int) -> Settled:
@@ -74,9 +95,11 @@ def _said(turns: Sequence[Turn], before: Settled, end: int) -> tuple[Statement, 
     """What is said up to `end`."""
     numbers = [*before.open, *range(before.end, end)]
     found = _renumbered(read([turns[number] for number in numbers]).statements, numbers, before)
-    by_turn = {number: tuple(said) for number, said in groupby(found, key=lambda one: one.turn)}
-    earlier = groupby(before.statements, key=lambda one: one.turn)
-    told = [one for number, said in earlier for one in _later(tuple(said), by_turn.get(number, ()))]
+    by_turn = {number: tuple(said) for number, said in groupby(found, key=_turn)}
+    told = list(before.statements)
+    for number in reversed(before.open):
+        first, after = bisect_left(told, number, key=_turn), bisect_right(told, number, key=_turn)
+        told[first:after] = _later(tuple(told[first:after]), by_turn.get(number, ()))
     return (*told, *(one for one in found if one.turn >= before.end))
 
 

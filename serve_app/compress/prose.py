@@ -13,7 +13,7 @@ from itertools import zip_longest
 from serve_app.compress.chunks import chunks, tokens_of
 from serve_app.compress.composing import NO_TURN, Line, Part, composed, whole
 from serve_app.compress.drafting import Chunk, Draft, Sentences, Stage, calibrated, drafted, merged, within
-from serve_app.compress.extractive import lead, year_of
+from serve_app.compress.extractive import full_lead, lead, year_of
 from serve_app.compress.ledger import Reading
 from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import Segment
@@ -63,6 +63,11 @@ class Writing:
         self._coarse_until = begun + deadline_s * (COARSE_SHARE if fine is not None else 1.0)
 
     @property
+    def asks(self) -> bool:
+        """Whether there is a model to be asked."""
+        return self._window > 0
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why models say less than they could."""
         return tuple(reason for stage in (self._coarse, self._fine) if stage is not None for reason in stage.reasons)
@@ -71,7 +76,7 @@ class Writing:
         self, turns: Sequence[Turn], found: Sequence[Segment], reading: Reading, parts: Sequence[Part]
     ) -> list[Chunk]:
         """What the models are to read. `parts`: what may be quoted, best first."""
-        if self._window == 0 or self._room < PROSE_TOKENS_MIN or not parts:
+        if not self.asks or self._room < PROSE_TOKENS_MIN or not parts:
             return []
         tokens = int(self._window * TEXT_SHARE)
         return [self._chunk(turns, one, reading, parts, tokens) for one in chunks(turns, found, tokens)]
@@ -81,7 +86,9 @@ class Writing:
     ) -> Chunk:
         """Of turns that are larger than a window, what is most worth keeping."""
         mine = [
-            part._replace(lead=lead(turns[part.line.turn])) for part in parts if span.first <= part.line.turn < span.end
+            part._replace(lead=full_lead(turns[part.line.turn]))
+            for part in parts
+            if span.first <= part.line.turn < span.end
         ]
         if not mine:
             return Chunk(span.first, "", (), ())

@@ -7,15 +7,16 @@ of it in words of the running topic. Words that were said all through the conver
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from serve_app.compress.vocabulary import vocabulary
 from serve_app.core import SECOND_US, Role, Topic, Turn
 from serve_app.kept import Entry, Kept
 
-SEGMENTS_VERSION = "segments-1"
+SEGMENTS_VERSION = "segments-2"
 """Changes with anything here that changes a boundary or a title."""
 
 REST_S = 3_600
@@ -67,56 +68,95 @@ class _Words(Entry[Turn]):
 _words = Kept[Turn, _Words](_Words, READ_TURNS_KEPT)
 
 
+class Course:
+    """The topics of a conversation up to a turn: it follows, turn by turn. What it knows of its turns is counts."""
+
+    def __init__(self) -> None:
+        self._turns = 0
+        self._firsts: list[int] = []
+        self._topics: list[Topic] = []
+        """Those that have ended."""
+        self._said: Counter[str] = Counter()
+        """The turns that have said each word."""
+        self._before: Counter[str] = Counter()
+        """The same by how much each counts, in the topics that have ended."""
+        self._spoken: Counter[str] = Counter()
+        """The same in the running topic."""
+        self._named: Counter[str] = Counter()
+        """The same without the turns of which anything expires: a title is kept like a quote."""
+        self._spelt: dict[str, str] = {}
+
+    def copy(self) -> Course:
+        other = copy.copy(self)
+        other._firsts, other._topics = self._firsts.copy(), self._topics.copy()
+        other._said, other._before = self._said.copy(), self._before.copy()
+        other._spoken, other._named, other._spelt = self._spoken.copy(), self._named.copy(), self._spelt.copy()
+        return other
+
+    def follow(self, turns: Sequence[Turn], end: int) -> Course:
+        """Up to the turn before `end`. `turns` begins with all turns that were followed so far."""
+        for number in range(self._turns, end):
+            turn = turns[number]
+            words = _words.of(turn).words
+            if number == 0 or self._begins(turns[number - 1], turn, number - self._firsts[-1], words):
+                self._begin(turns, number)
+            for word, surface in words.items():
+                self._spoken[word] += ROLE_VOICE[turn.role]
+                if turn.lasting:
+                    self._spelt.setdefault(word, surface)
+                    self._named[word] += ROLE_VOICE[turn.role]
+            self._said.update(words.keys())
+        self._turns = max(self._turns, end)
+        return self
+
+    def segments(self) -> list[Segment]:
+        """Every turn is in exactly one."""
+        ends = [*self._firsts[1:], self._turns]
+        return [Segment(first, end) for first, end in zip(self._firsts, ends, strict=True)]
+
+    def topics(self, turns: Sequence[Turn]) -> tuple[Topic, ...]:
+        """The segments with their titles."""
+        return (*self._topics, self._running(turns, self._turns)) if self._firsts else ()
+
+    def _begins(self, previous: Turn, turn: Turn, length: int, words: Iterable[str]) -> bool:
+        return _begins(previous, turn, length, _cohesion(words, self._spoken, self._said))
+
+    def _begin(self, turns: Sequence[Turn], number: int) -> None:
+        if self._firsts:
+            self._topics.append(self._running(turns, number))
+            self._before.update(self._named)
+        self._firsts.append(number)
+        self._spoken, self._named, self._spelt = Counter(), Counter(), {}
+
+    def _running(self, turns: Sequence[Turn], end: int) -> Topic:
+        first = self._firsts[-1]
+        title = _title(self._named, self._spelt, self._before)
+        return Topic(title, turns[first].seq, turns[end - 1].seq, end - first)
+
+
 def segments(turns: Sequence[Turn]) -> list[Segment]:
     """Every turn is in exactly one."""
-    firsts = list(_firsts(turns))
-    return [Segment(first, end) for first, end in zip(firsts, [*firsts[1:], len(turns)], strict=True)]
+    return Course().follow(turns, len(turns)).segments()
 
 
-def topics(turns: Sequence[Turn], found: Iterable[Segment]) -> tuple[Topic, ...]:
+def topics(turns: Sequence[Turn]) -> tuple[Topic, ...]:
     """The segments with their titles."""
-    before: Counter[str] = Counter()
-    return tuple(_topic(turns[first:end], before) for first, end in found)
+    return Course().follow(turns, len(turns)).topics(turns)
 
 
-def _topic(turns: Sequence[Turn], before: Counter[str]) -> Topic:
-    """`before` counts the turns that have said each word, those of this topic once it is named."""
-    spoken: Counter[str] = Counter()
-    spelt: dict[str, str] = {}
-    for turn in turns:
-        for word, surface in _words.of(turn).words.items():
-            spoken[word] += ROLE_VOICE[turn.role]
-            spelt.setdefault(word, surface)
-    topic = Topic(_title(spoken, spelt, before), turns[0].seq, turns[-1].seq, len(turns))
-    before.update(spoken)
-    return topic
-
-
-def _title(spoken: Counter[str], spelt: Mapping[str, str], before: Counter[str]) -> str:
+def _title(spoken: Counter[str], spelt: Mapping[str, str], before: Mapping[str, int]) -> str:
     """The words that are most its own; of equals those said first. Empty where nothing tells."""
     telling = [word for word in spoken if not word[0].isdigit()]
-    best = sorted(telling, key=lambda word: -spoken[word] / (1 + before[word]))[:TITLE_WORDS_LOOKED_AT]
+    count = before.get
+    best = sorted(telling, key=lambda word: -spoken[word] / (1 + count(word, 0)))[:TITLE_WORDS_LOOKED_AT]
     surfaces = dict.fromkeys(spelt[word] for word in best)
     return ", ".join(list(surfaces)[:TITLE_WORDS])[:TITLE_CHARS_MAX]
 
 
-def _firsts(turns: Sequence[Turn]) -> Iterator[int]:
-    """The numbers of the turns that begin a topic."""
-    said: Counter[str] = Counter()
-    topic: set[str] = set()
-    begun = 0
-    for number, turn in enumerate(turns):
-        words = _words.of(turn).words
-        if number == 0 or _begins(turns[number - 1], turn, number - begun, _cohesion(words, topic, said)):
-            yield number
-            topic, begun = set(), number
-        topic.update(words)
-        said.update(words.keys())
-
-
-def _cohesion(words: Iterable[str], topic: set[str], said: Counter[str]) -> float | None:
+def _cohesion(words: Iterable[str], topic: Container[str], said: Mapping[str, int]) -> float | None:
     """None where the words are too few to tell."""
-    weights = {word: 1 / (1 + said[word]) for word in words}
+    count = said.get
+    weights = {word: 1 / (1 + count(word, 0)) for word in words}
     if len(weights) < WORDS_MIN:
         return None
     return sum(weight for word, weight in weights.items() if word in topic) / sum(weights.values())

@@ -79,13 +79,15 @@ class FactCosts(Entry[Fact]):
 
 
 class SummaryCosts(Entry[Summary]):
-    """What each line takes, and the most that its best lines take within a number of tokens: (that number, theirs)."""
+    """What each line takes without and with the date that it leaves out, and the most that its best lines take within
+    a number of tokens: (that number, theirs).
+    """
 
     __slots__ = ("least", "lines")
 
     def __init__(self, summary: Summary, gone: Callable[[weakref.ref[Summary]], None]) -> None:
         super().__init__(summary, gone)
-        self.lines: tuple[int, ...] | None = None
+        self.lines: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()] | None = None
         self.least: tuple[int, int] | None = None
 
 

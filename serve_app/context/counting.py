@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Protocol
 
 COUNT_CACHE_ENTRIES_MAX = 65_536
 """Texts whose count is remembered, per tokenizer (about 10 MB when full)."""
@@ -99,6 +100,37 @@ class CountingTokenizer(ABC):
     @abstractmethod
     def _end_of_token(self, text: str, tokens: int) -> int:
         """Characters that stand whole before the token after the first `tokens`."""
+
+
+class BytePairs(Protocol):
+    """An encoding, as the packages `bpe_openai` and `tiktoken` have it."""
+
+    def encode_ordinary(self, text: str, /) -> list[int]: ...
+
+    def decode_bytes(self, tokens: list[int], /) -> bytes: ...
+
+
+class BytePairTokenizer(CountingTokenizer):
+    """Of an encoding that takes any text, in parts where it is long."""
+
+    def __init__(self, name: str, encoding: BytePairs, cache_entries_max: int = COUNT_CACHE_ENTRIES_MAX) -> None:
+        super().__init__(name, cache_entries_max)
+        self._encoding = encoding
+
+    def _encoded_length(self, text: str) -> int:
+        if len(text) <= ENCODE_CHARS_MAX:
+            return len(self._encoding.encode_ordinary(text))
+        return sum(len(self._encoding.encode_ordinary(part)) for part in parts(text))
+
+    def _end_of_token(self, text: str, tokens: int) -> int:
+        characters = 0
+        for part in parts(text):
+            ids = self._encoding.encode_ordinary(part)
+            if len(ids) > tokens:
+                return characters + len(self._encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))
+            characters += len(part)
+            tokens -= len(ids)
+        return characters
 
 
 def parts(text: str) -> Iterator[str]:

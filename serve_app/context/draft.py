@@ -23,7 +23,7 @@ from serve_app.core import Fact, Turn
 from serve_app.ports import Tokenizer
 
 FACTS_TITLE = "Facts about the user"
-SUMMARY_TITLE = "Summary of this conversation up to here"
+SUMMARY_TITLE = "Summary of this conversation up to here, in the user's words unless marked"
 RETRIEVED_TITLE = "Turns from memory that may bear on what follows, oldest first"
 TURN_TITLE = "A turn from memory"
 

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from serve_app.context.counting import ENCODE_CHARS_MAX, CountingTokenizer, parts
+from serve_app.context.counting import BytePairTokenizer
 from serve_app.errors import InvalidRequest
 
 PREFIX = "tiktoken:"
@@ -35,28 +35,12 @@ FILES = {
 """What each of OpenAI's encodings is made of, below `_PUBLIC`; tiktoken names a file by the digest of its address."""
 
 
-class PublicTokenizer(CountingTokenizer):
+class PublicTokenizer(BytePairTokenizer):
     """An encoding of tiktoken under a name of the operator's."""
 
     def __init__(self, name: str, encoding: str) -> None:
         """Raises InvalidRequest, which says what lacks."""
-        super().__init__(name)
-        self._encoding = _opened(name, encoding)
-
-    def _encoded_length(self, text: str) -> int:
-        if len(text) <= ENCODE_CHARS_MAX:
-            return len(self._encoding.encode_ordinary(text))
-        return sum(len(self._encoding.encode_ordinary(part)) for part in parts(text))
-
-    def _end_of_token(self, text: str, tokens: int) -> int:
-        characters = 0
-        for part in parts(text):
-            ids = self._encoding.encode_ordinary(part)
-            if len(ids) > tokens:
-                return characters + len(self._encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))
-            characters += len(part)
-            tokens -= len(ids)
-        return characters
+        super().__init__(name, _opened(name, encoding))
 
 
 def _opened(name: str, encoding: str) -> Any:

@@ -1,9 +1,12 @@
-"""A summary under less room than it was made for: whole lines go, those worth least first. Pure."""
+"""A summary under less room than it was made for: whole lines go, those worth least first. Pure.
+
+A line that leaves out its date, because one before it says it, says it where that one goes.
+"""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 
 import msgspec
@@ -66,12 +69,16 @@ class Excerpts:
         """The summary with these lines alone."""
         if excerpt.lines == self._all:
             return self._summary
+        dates = self._summary.line_dates
         return msgspec.structs.replace(
             self._summary,
             text=excerpt.text,
             tokens=self._text_tokens(excerpt),
             ranks=_at(self._summary.ranks, excerpt.lines),
             line_seqs=_at(self._summary.line_seqs, excerpt.lines),
+            line_dates=tuple(["" if tells else dates[place] for place, tells in self._told(excerpt.lines)])
+            if dates
+            else (),
         )
 
     @cached_property
@@ -79,8 +86,31 @@ class Excerpts:
         return f"made {quote.moment(self._summary.created_at)}"
 
     @cached_property
-    def _texts(self) -> list[str]:
-        return self._summary.text.split("\n") if self._summary.ranks else [self._summary.text]
+    def _texts(self) -> tuple[list[str], list[str]]:
+        """The lines as they stand in the text, and as they stand where they say their dates."""
+        texts = self._summary.text.split("\n") if self._summary.ranks else [self._summary.text]
+        dates = self._summary.line_dates
+        if not dates:
+            return texts, texts
+        return texts, [f"{date} {text}" if date else text for date, text in zip(dates, texts, strict=True)]
+
+    @cached_property
+    def _dated(self) -> list[int]:
+        """Of each line the place of the one that says its date: itself, or the last before it that leaves out none."""
+        dates, places = self._summary.line_dates, list(self._all)
+        for place in self._all[1:]:
+            if dates and dates[place]:
+                places[place] = places[place - 1]
+        return places
+
+    def _told(self, lines: Sequence[int]) -> list[tuple[int, bool]]:
+        """These lines, each with whether it has to say a date that it leaves out."""
+        told, last = [], 0
+        for place in lines:
+            tells = self._dated[place] != place and self._dated[place] >= last
+            told.append((place, tells))
+            last = place + 1
+        return told
 
     def _of(self, lines: Sequence[int]) -> Excerpt:
         places = tuple(lines)
@@ -90,7 +120,7 @@ class Excerpts:
         return made
 
     def _excerpt(self, lines: tuple[int, ...]) -> Excerpt:
-        text = "\n".join([self._texts[place] for place in lines])
+        text = "\n".join([self._texts[tells][place] for place, tells in self._told(lines)])
         record = Record(self._source, text)
         mark = mark_of([record])
         block = quote.block(SUMMARY_TITLE, [record], mark)
@@ -104,22 +134,34 @@ class Excerpts:
         frame = self._costs.frame(SUMMARY_TITLE, mark)
         lead = frame.lead + self._costs.tokenizer.count(quote.tail(self._source))
         counts = self._lines()
-        return frame.message - MESSAGE_OVERHEAD_TOKENS + lead + sum([counts[place] for place in lines])
+        taken = sum([counts[tells][place] for place, tells in self._told(lines)])
+        return frame.message - MESSAGE_OVERHEAD_TOKENS + lead + taken
 
     def _text_tokens(self, excerpt: Excerpt) -> int:
         counts, count = self._lines(), self._costs.tokenizer.count
         if not counts or excerpt.piece.tokens is None:
             return count(excerpt.text)
-        *lines, last = excerpt.lines
-        return sum([counts[place] for place in lines]) + count(self._texts[last])
+        *told, (last, tells) = self._told(excerpt.lines)
+        return sum([counts[says][place] for place, says in told]) + count(self._texts[tells][last])
 
-    def _lines(self) -> tuple[int, ...]:
-        """Tokens of each line; none where they do not add up, since one begins otherwise than with a digit."""
+    def _lines(self) -> tuple[tuple[int, ...], tuple[int, ...]] | tuple[()]:
+        """Tokens of each line, without its date where it leaves that out and with it; none where they do not add up."""
         kept = self._costs.summaries.of(self._summary)
         if kept.lines is None:
-            count, apart = self._costs.tokenizer.count, all(text and text[0] in DIGITS for text in self._texts)
-            kept.lines = tuple([count(f"{text}\n") for text in self._texts]) if apart else ()
+            texts, dated = self._texts
+            apart = all(_apart(text, own) for text, own in zip(texts, dated, strict=True))
+            count = self._costs.tokenizer.count
+            kept.lines = (_counts(texts, count), _counts(dated, count)) if apart else ()
         return kept.lines
+
+
+def _apart(text: str, dated: str) -> bool:
+    """Whether a line begins as those do that add up. The first of any begins with its date, and so with a digit."""
+    return bool(dated) and dated[0] in DIGITS and (text is dated or text[:1].isalpha())
+
+
+def _counts(texts: Sequence[str], count: Callable[[str], int]) -> tuple[int, ...]:
+    return tuple([count(f"{text}\n") for text in texts])
 
 
 def _at(values: tuple[int, ...], places: Sequence[int]) -> tuple[int, ...]:

@@ -15,7 +15,12 @@ from typing import Any
 import bpe_openai
 import tokenizers
 
-from serve_app.context.counting import COUNT_CACHE_ENTRIES_MAX, ENCODE_CHARS_MAX, CountingTokenizer, parts
+from serve_app.context.counting import (
+    COUNT_CACHE_ENTRIES_MAX,
+    ENCODE_CHARS_MAX,
+    BytePairTokenizer,
+    CountingTokenizer,
+)
 from serve_app.context.public_encodings import PREFIX, PublicTokenizer
 from serve_app.errors import InvalidRequest
 from serve_app.ports import Tokenizer
@@ -34,7 +39,7 @@ CONFIGURED_TOKENIZERS_MAX = 14
 """Tokenizers that a service has beside `ENCODINGS`; `costs.TOKENIZERS_MAX` has room for all of them."""
 
 
-class BpeTokenizer(CountingTokenizer):
+class BpeTokenizer(BytePairTokenizer):
     """One of `ENCODINGS`, as OpenAI's models count.
 
     Their patterns end a piece, and so a token, after a line break that neither white space nor a slash
@@ -46,23 +51,7 @@ class BpeTokenizer(CountingTokenizer):
     def __init__(self, name: str = DEFAULT_TOKENIZER, cache_entries_max: int = COUNT_CACHE_ENTRIES_MAX) -> None:
         if name not in ENCODINGS:
             raise InvalidRequest(f"no such encoding: {name!r}")
-        super().__init__(name, cache_entries_max)
-        self._encoding = bpe_openai.get_encoding(name)
-
-    def _encoded_length(self, text: str) -> int:
-        if len(text) <= ENCODE_CHARS_MAX:
-            return len(self._encoding.encode_ordinary(text))
-        return sum(len(self._encoding.encode_ordinary(part)) for part in parts(text))
-
-    def _end_of_token(self, text: str, tokens: int) -> int:
-        characters = 0
-        for part in parts(text):
-            ids = self._encoding.encode_ordinary(part)
-            if len(ids) > tokens:
-                return characters + len(self._encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))
-            characters += len(part)
-            tokens -= len(ids)
-        return characters
+        super().__init__(name, bpe_openai.get_encoding(name), cache_entries_max)
 
 
 class HubTokenizer(CountingTokenizer):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -38,6 +40,12 @@ TRIES = 2
 """The process may just have ended: then another one is begun."""
 
 STOP_S = 1.0
+
+TELL_S = 0.1
+"""A process that does not take a word in so long is ended: whoever writes to the log waits for that."""
+
+WAIT_S_MIN = 0.001
+"""Of a socket; none would be for ever."""
 
 TURNS_KEPT = 20_000
 """In each of two generations: what was worked out of a turn is kept with it, so that the same turn is sought again."""
@@ -151,6 +159,7 @@ class Worker:
                 break
             try:
                 line = self._line or self._begin()
+                _let_wait(line, deadline - time.monotonic())
                 line.send_bytes(frame)
                 if not line.poll(max(0.0, deadline - time.monotonic())):
                     self._end()
@@ -166,6 +175,7 @@ class Worker:
         """Nobody asks any more: what is to be forgotten is told now, since the next order may be long in coming."""
         try:
             if self._forget and self._line is not None:
+                _let_wait(self._line, TELL_S)
                 self._line.send_bytes(msgspec.msgpack.encode(Order([], 0, "", forget=True)))
             self._forget = False
         except OSError:
@@ -196,6 +206,14 @@ class Worker:
                 process.wait(STOP_S)
 
 
+def _let_wait(line: Connection, seconds: float) -> None:
+    """A process that is stopped takes nothing and gives nothing: after so long each call on the line raises OSError."""
+    whole, part = divmod(max(seconds, WAIT_S_MIN), 1)
+    with socket.socket(fileno=os.dup(line.fileno())) as end:
+        for way in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", int(whole), int(part * 1e6)))
+
+
 def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) -> None:
     """Answer until nobody asks any more."""
     compressor, known = Compressor(), Known(TURNS_KEPT)
@@ -204,13 +222,18 @@ def serve(line: Connection, idle_s: float, tokenizers: Mapping[str, Tokenizer]) 
             order = msgspec.msgpack.decode(line.recv_bytes(), type=Order)
             if order.forget:
                 compressor, known = Compressor(), Known(TURNS_KEPT)
-            if not order.turns:
-                continue
-            chosen, turns_of = (compressor.afresh(), Known(TURNS_KEPT)) if order.afresh else (compressor, known)
-            turns = [turns_of.of(packed) for packed in order.turns]
-            began = time.process_time()
-            made = chosen.compress(turns, order.target_tokens, tokenizer_of(tokenizers, order.tokenizer))
-            line.send_bytes(msgspec.msgpack.encode(Answer(made, time.process_time() - began)))
+            if order.turns:
+                line.send_bytes(_answered(order, compressor, known, tokenizers))
+            del order  # while nobody asks nothing is held but what may be remembered
+
+
+def _answered(order: Order, compressor: Compressor, known: Known, tokenizers: Mapping[str, Tokenizer]) -> bytes:
+    if order.afresh:
+        compressor, known = compressor.afresh(), Known(TURNS_KEPT)
+    turns = [known.of(packed) for packed in order.turns]
+    began = time.process_time()
+    made = compressor.compress(turns, order.target_tokens, tokenizer_of(tokenizers, order.tokenizer))
+    return msgspec.msgpack.encode(Answer(made, time.process_time() - began))
 
 
 if __name__ == "__main__":

@@ -214,7 +214,11 @@ def _stored(
     found, reasons = answer.found, (*reasons, *state.reasons, *answer.reasons)
     if state.changed_since:
         reasons = (*reasons, "as_of: something was edited or erased since")
-    if request.as_of != AsOf() and reading.expired_between(block, state.seq, moment.now, moment.expiry):
+    if state.forgotten_since:
+        reasons = (*reasons, "as_of: facts or summaries of then are not kept any more")
+    if request.as_of != AsOf() and reading.expired_between(
+        block, request.session, state.seq, moment.now, moment.expiry
+    ):
         reasons = (*reasons, "as_of: something has expired since")
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
         reasons = (*reasons, "as_of: older turns are not in memory; what is retrieved may differ")

@@ -1,6 +1,7 @@
 """Summaries of turns that a caller sends along: redacted like a write, summarised, and nothing of it stored.
 
-Summaries are made in threads of their own, so that long ones hold up no read.
+Summaries are made in threads of their own. What takes long is computed in a process of its own as well: threads that
+compute share the interpreter with every request there is.
 """
 
 from __future__ import annotations
@@ -9,37 +10,51 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from serve_app.compress.compressor import Compressed, Compressor, input_hash
 from serve_app.core import SECOND_US, Summary, Turn
-from serve_app.errors import Overloaded
-from serve_app.memory.making import BYTES_A_TOKEN, UNMETERED, Result, SummaryMeter
+from serve_app.errors import Overloaded, SummariserFailed
+from serve_app.memory.making import UNMETERED, Compresses, SummaryMeter, summary_of, told
 from serve_app.memory.reading import living
-from serve_app.memory.redacting import Redacting
+from serve_app.memory.redacting import Redacting, characters
 from serve_app.policies import Policies, TtlPolicy
 from serve_app.ports import Tokenizer
 from serve_app.write.operations import NewTurn
 
-T = TypeVar("T")
-
 THREADS = 2
+
+LONG_CHARACTERS = 16 << 10
+"""Turns of more text than this take long: up to here some tens of milliseconds."""
+
+LONG_THREADS = 1
+"""The process takes one order at a time."""
 
 WAITING_MAX = 64
 """Calls that wait or are worked on; beyond it the answer is 429."""
+
+WAIT_S = 120.0
+"""After so long without an answer a call gets 429: others came first, or the machine is too slow for it."""
 
 MODELS_S = 30.0
 """How long the models may take for one call; after it what needs none answers."""
 
 
 class Made(NamedTuple):
-    """`covers` is False where every turn had expired; `reasons` say why it may be less than it could be."""
+    """`covers` is False where every turn had expired."""
 
     summary: Summary
     covers: bool
-    reasons: tuple[str, ...] = ()
+
+
+class Place(NamedTuple):
+    """Where summaries of one kind are made, by whom, and how long one may take there."""
+
+    pool: ThreadPoolExecutor
+    compressor: Compresses
+    within_s: float
 
 
 class Compressing:
@@ -53,22 +68,25 @@ class Compressing:
         clock: Callable[[], int],
         ttl_s: int,
         meter: SummaryMeter = UNMETERED,
+        apart: Compresses | None = None,
     ) -> None:
-        """`tokenizers` gives one by its name, or the default one."""
+        """`tokenizers` gives one by its name, or the default one. `apart`: the same compressor for what takes long."""
         self._compressor = compressor
         self._tokenizers = tokenizers
         self._policies = policies
         self._clock = clock
         self._ttl_us = ttl_s * SECOND_US
         self._meter = meter
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="compress")
-        self._redacting = Redacting(policies, self._pool)
+        self._short = Place(ThreadPoolExecutor(THREADS, "compress"), compressor, MODELS_S)
+        self._long = self._short if apart is None else Place(ThreadPoolExecutor(LONG_THREADS, "long"), apart, WAIT_S)
+        self._redacting = Redacting(policies, self._short.pool)
         self._waiting = 0
 
     async def of(
         self, tenant: str, turns: Sequence[NewTurn], target_tokens: int, now: int | None, tokenizer: str | None
     ) -> Made:
         """Raises InvalidRequest for a tokenizer or an entity class that is not here, Overloaded, StoreUnavailable."""
+        until = time.monotonic() + WAIT_S
         chosen = self._tokenizers(tokenizer)
         clock = self._clock()
         instant, expiry = clock if now is None else now, clock if now is None else max(now, clock)
@@ -78,7 +96,7 @@ class Compressing:
         self._waiting += 1
         try:
             clean = await self._redacting.turns(tenant, with_lives)
-            return await self._in_pool(self._made, clean.turns, target_tokens, chosen, instant, expiry)
+            return await self._in_pool(clean.turns, target_tokens, chosen, instant, expiry, until)
         finally:
             self._waiting -= 1
 
@@ -88,42 +106,56 @@ class Compressing:
         policy = self._policies.of(tenant, TtlPolicy)
         return [turn.with_lives(policy.life_of) for turn in turns]
 
-    def _made(self, turns: Sequence[NewTurn], target: int, tokenizer: Tokenizer, instant: int, expiry: int) -> Made:
-        passing = [turn.passing(turn.id or str(place), place, instant) for place, turn in enumerate(turns)]
+    async def _in_pool(
+        self, turns: Sequence[NewTurn], target: int, tokenizer: Tokenizer, instant: int, expiry: int, until: float
+    ) -> Made:
+        """What takes long waits for its like alone."""
+        place = self._long if sum(map(characters, turns)) > LONG_CHARACTERS else self._short
+        return await asyncio.get_running_loop().run_in_executor(
+            place.pool, self._made, place, turns, target, tokenizer, instant, expiry, until
+        )
+
+    def _made(
+        self,
+        place: Place,
+        turns: Sequence[NewTurn],
+        target: int,
+        tokenizer: Tokenizer,
+        instant: int,
+        expiry: int,
+        until: float,
+    ) -> Made:
+        passing = [turn.passing(turn.id or str(number), number, instant) for number, turn in enumerate(turns)]
         alive = living(passing, expiry)
         ends = [turn.first_expiry for turn in alive if turn.first_expiry is not None]
-        made = self._compressed(alive, target, tokenizer)
-        summary = Summary(
-            session="",
-            text=made.text,
-            first_seq=made.first_seq,
-            last_seq=made.last_seq,
-            tokens=made.tokens,
-            version=self._compressor.version,
-            input_hash=made.input_hash,
-            seq=0,
-            created_at=instant,
-            expires_at=min([instant + self._ttl_us, *ends]),
-            constraints=made.constraints,
-            topics=made.topics,
-        )
-        return Made(summary, bool(alive), made.reasons)
+        made = self._compressed(place, alive, target, tokenizer, until)
+        expires_at = min([instant + self._ttl_us, *ends])
+        return Made(summary_of(made, "", self._compressor.version, instant, expires_at), covers=bool(alive))
 
-    def _compressed(self, alive: Sequence[Turn], target: int, tokenizer: Tokenizer) -> Compressed:
+    def _compressed(
+        self, place: Place, alive: Sequence[Turn], target: int, tokenizer: Tokenizer, until: float
+    ) -> Compressed:
         """Of what still lives all may be quoted: the answer expires with the first of it."""
         if not alive:
             return Compressed("", 0, 0, 0, input_hash(()))
         quotable = [msgspec.structs.replace(turn, expires_at=None, fields_expire=()) for turn in alive]
         started = time.perf_counter()
-        made = self._compressor.compress(quotable, target, tokenizer, MODELS_S)
-        result: Result = "degraded" if made.reasons else "made" if made.text else "empty"
-        read_tokens = sum(len(turn.text) for turn in quotable) // BYTES_A_TOKEN
-        seconds = time.perf_counter() - started
-        self._meter.summarised(self._compressor.backend, result, seconds, read_tokens, made.tokens)
+        made = _in_time(place, quotable, target, tokenizer, until)
+        told(self._meter, self._compressor.backend, quotable, made, time.perf_counter() - started)
         return made
 
-    async def _in_pool(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
-
     def close(self) -> None:
-        self._pool.shutdown()
+        """What still waits is not begun."""
+        for place in (self._short, self._long):
+            place.pool.shutdown(cancel_futures=True)
+
+
+def _in_time(place: Place, turns: Sequence[Turn], target: int, tokenizer: Tokenizer, until: float) -> Compressed:
+    """Raises Overloaded."""
+    within_s = min(until - time.monotonic(), place.within_s)
+    if within_s <= 0:
+        raise Overloaded(f"no summary could be made in {WAIT_S:g} seconds: others came first")
+    try:
+        return place.compressor.compress(turns, target, tokenizer, within_s)
+    except SummariserFailed as error:
+        raise Overloaded(f"no summary could be made: {error}") from error

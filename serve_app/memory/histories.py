@@ -7,6 +7,7 @@ others come.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -18,11 +19,15 @@ from serve_app.context.layout import Layout
 from serve_app.context.window import Context, build_context
 from serve_app.core import NEVER, SECOND_US, Summary, Turn
 from serve_app.memory.known import Known
+from serve_app.memory.making import summary_of
 from serve_app.memory.standing import standing_of_sent
 from serve_app.ports import Tokenizer
 
 CHARACTERS_MAX = 65_536
-"""The newest turns with so much text are summed up; what lies before them is listed as left out."""
+"""The newest turns with so much text are summed up; what lies before them is listed as left out.
+
+Of a last turn with more its beginning and its end are. It is read while the request waits.
+"""
 
 ZONE_TOKENS_MIN = 8
 """A smaller zone has no summary."""
@@ -34,6 +39,8 @@ best stay.
 
 KNOWN_TURNS, KNOWN_CHARACTERS_MAX = 4_096, 4_096
 """Turns kept in each of two generations, and how long they may be."""
+
+_BREAK = re.compile(r"\W")
 
 HOUR_US = 3_600 * SECOND_US
 
@@ -64,25 +71,12 @@ class Histories:
     def _summary(self, inputs: ContextInputs, target: int, tokenizer: Tokenizer) -> Summary | None:
         """Of the whole conversation, so that what its end takes back does not stand. None where there is no text."""
         turns = [self._quotable(turn) for turn in _newest(inputs.turns)]
+        if not turns:
+            return None
         made = self._compressor.compress(turns, target, tokenizer)
         if not made.text:
             return None
-        return Summary(
-            session=inputs.session,
-            text=made.text,
-            first_seq=made.first_seq,
-            last_seq=made.last_seq,
-            tokens=made.tokens,
-            version=self._compressor.version,
-            input_hash=made.input_hash,
-            seq=0,
-            created_at=hour_of(inputs.now),
-            expires_at=NEVER,
-            ranks=made.ranks,
-            line_seqs=made.line_seqs,
-            constraints=made.constraints,
-            topics=made.topics,
-        )
+        return summary_of(made, inputs.session, self._compressor.version, hour_of(inputs.now), NEVER)
 
     def _quotable(self, turn: Turn) -> Turn:
         """All that still lives may be quoted: what is quoted goes with the answer."""
@@ -92,7 +86,7 @@ class Histories:
 
 
 def _newest(turns: Sequence[Turn]) -> list[Turn]:
-    """The newest ones within `CHARACTERS_MAX`, oldest first; the last one in any case."""
+    """The newest ones within `CHARACTERS_MAX`, oldest first; the last one in any case, but for large data."""
     left = CHARACTERS_MAX
 
     def fits(turn: Turn) -> bool:
@@ -100,7 +94,21 @@ def _newest(turns: Sequence[Turn]) -> list[Turn]:
         left -= turn.characters
         return left >= 0
 
-    return (list(takewhile(fits, reversed(turns))) or [turns[-1]])[::-1]
+    return list(takewhile(fits, reversed(turns)))[::-1] or _both_ends(turns[-1])
+
+
+def _both_ends(turn: Turn) -> list[Turn]:
+    """As much of a large text, no word or number of it cut; nothing of data, which has no ends."""
+    if turn.data is not None or turn.tool_calls:
+        return []
+    if len(turn.content) <= CHARACTERS_MAX:  # the rest is metadata, which nobody reads
+        return [turn]
+    half = CHARACTERS_MAX // 2
+    first, last = turn.content[:half], turn.content[-half:]
+    breaks = [found.start() for found in _BREAK.finditer(first)]
+    begins = _BREAK.search(last)
+    kept = [first[: breaks[-1]] if breaks else "", last[begins.end() :] if begins else ""]
+    return [msgspec.structs.replace(turn, content="\n".join(kept))]
 
 
 def hour_of(instant: int) -> int:

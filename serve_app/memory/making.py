@@ -173,6 +173,8 @@ class SummaryMaker:
         if latest is not None and latest.same_input(made_of, self._compressor.version, options.target_tokens):
             return self._renewed(writer, key, latest, state.read_at, options)
         summary = self._summed(key.session, turns, options)
+        if shard.block(key.owner).changed_seq > state.read_at:  # what was read may have been erased before it was asked
+            self._compressor.forget()
         if not summary.text:  # nothing in these turns may be quoted: they are not looked at again for that
             with block.lock:
                 if key.session in block.sessions:
@@ -203,24 +205,27 @@ class SummaryMaker:
         started = time.perf_counter()
         made = self._compressor.compress(turns, options.target_tokens, self._tokenizer, options.deadline_s)
         seconds, now = time.perf_counter() - started, self._clock()
-        result: Result = "degraded" if made.reasons else "made" if made.text else "empty"
-        read_tokens = sum(len(turn.text) for turn in turns) // BYTES_A_TOKEN
-        self._meter.summarised(self._compressor.backend, result, seconds, read_tokens, made.tokens)
-        return Summary(
-            session=session,
-            text=made.text,
-            first_seq=made.first_seq,
-            last_seq=made.last_seq,
-            tokens=made.tokens,
-            version=self._compressor.version,
-            input_hash=made.input_hash,
-            seq=0,
-            created_at=now,
-            expires_at=now + options.ttl_s * SECOND_US,
-            ranks=made.ranks,
-            line_seqs=made.line_seqs,
-            constraints=made.constraints,
-            topics=made.topics,
-            target_tokens=options.target_tokens,
-            reasons=made.reasons,
-        )
+        told(self._meter, self._compressor.backend, turns, made, seconds)
+        expires_at = now + options.ttl_s * SECOND_US
+        return summary_of(made, session, self._compressor.version, now, expires_at, options.target_tokens)
+
+
+def told(meter: SummaryMeter, backend: str, turns: Sequence[Turn], made: Compressed, seconds: float) -> None:
+    """Tell the meter what was made of these turns, and in what time."""
+    result: Result = "degraded" if made.reasons else "made" if made.text else "empty"
+    meter.summarised(backend, result, seconds, sum(len(turn.text) for turn in turns) // BYTES_A_TOKEN, made.tokens)
+
+
+def summary_of(
+    made: Compressed, session: str, version: str, created_at: int, expires_at: int, target_tokens: int = 0
+) -> Summary:
+    """As it is stored or shown; `seq` is for whoever stores it."""
+    return Summary(
+        session=session,
+        version=version,
+        seq=0,
+        created_at=created_at,
+        expires_at=expires_at,
+        target_tokens=target_tokens,
+        **made._asdict(),
+    )

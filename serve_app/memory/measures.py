@@ -61,7 +61,7 @@ class SummaryMeasures:
         self._meter = meter
         self._deadline_s = deadline_s
         self._made = 0
-        self._samples: queue.Queue[Sample | None] = queue.Queue(SAMPLES_MAX)
+        self._samples: queue.Queue[Sample] = queue.Queue(SAMPLES_MAX)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="summary-measures", daemon=True)
 
@@ -71,8 +71,9 @@ class SummaryMeasures:
     def made(self, summary: Summary, turns: Sequence[Turn]) -> None:
         """Perhaps a sample. One that a backend did not help with says nothing about drift."""
         self._made += 1
-        if self._made % SAMPLE_EVERY == 1 and not summary.reasons and not self._samples.full():
-            self._samples.put_nowait(Sample(summary, turns))
+        if self._made % SAMPLE_EVERY == 1 and not summary.reasons:
+            with contextlib.suppress(queue.Full):
+                self._samples.put_nowait(Sample(summary, turns))
 
     def committed(self, records: Sequence[Record]) -> None:
         """Let go of the samples that wait where somebody's words are to be nowhere any more."""
@@ -117,8 +118,6 @@ class SummaryMeasures:
         try:
             sample = self._samples.get(timeout=1.0)
         except queue.Empty:
-            return
-        if sample is None:
             return
         began = time.thread_time()
         again = self._compressor.afresh().compress(

@@ -87,6 +87,8 @@ class Memories(msgspec.Struct, frozen=True):
     summary: Summary | None
     changed_since: bool
     """Something was edited or erased after `seq`: a context as of then may differ from what it was."""
+    forgotten_since: bool
+    """So it may where facts or summaries of then are not kept any more."""
     summary_due: bool
     """The session has no summary, or one near its end, in its newest state."""
     reasons: tuple[str, ...] = ()
@@ -245,14 +247,14 @@ def memories(
         resident = [block.turns[one] for one in window if one in block.turns]
         older = _outside_window(index, block, window, seq) if index else Older()
         summary = block.summary_at(session, seq) if session is not None else None
-        changed = block.changed_seq > seq
+        changed, forgotten = block.changed_seq > seq, block.forgot(session, seq)
         due = seq == block.applied_seq and index is not None and (summary is None or near_end(summary, now))
         told = facts(block, seq, now)
         binding = standing(block, session, whole_user, seq, told, notes)
     newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
-    return Memories(seq, turns, older, told, binding, None if expired else summary, changed, due, reasons)
+    return Memories(seq, turns, older, told, binding, None if expired else summary, changed, forgotten, due, reasons)
 
 
 class LastSaid(msgspec.Struct, frozen=True):
@@ -287,14 +289,18 @@ def _newest(block: Block, index: SessionIndex | None, seq: int, turns_max: int) 
     return block.moved.without_cold(seqs)[-turns_max:]
 
 
-def expired_between(block: Block, seq: int, start: int, end: int) -> bool:
-    """Whether a turn in memory, a field of one or a fact, all up to `seq`, expired after `start` and up to `end`."""
+def expired_between(block: Block, session: str | None, seq: int, start: int, end: int) -> bool:
+    """Whether a turn in memory, a field of one, a fact or the session's summary, all as of `seq`, expired after `start`
+    and up to `end`.
+    """
     with block.lock:
         turns = [one for one in block.turns.values() if not one.lasting and one.seq <= seq]
         ends = [field.at for turn in turns for field in turn.fields_expire]
         ends += [turn.expires_at for turn in turns if turn.expires_at is not None]
         told = (block.fact_at(key, seq) for key in block.facts)
         ends += [fact.expires_at for fact in told if fact is not None and fact.expires_at is not None]
+        summary = None if session is None else block.summary_at(session, seq)
+        ends += [] if summary is None else [summary.expires_at]
     return any(start < at <= end for at in ends)
 
 

@@ -36,7 +36,7 @@ class Redacting:
         level = self._level(tenant)
         if level == "off":
             return Clean(turns, level)
-        if sum(map(_characters, turns)) > AT_ONCE_CHARACTERS_MAX:
+        if sum(map(characters, turns)) > AT_ONCE_CHARACTERS_MAX:
             clean = await asyncio.get_running_loop().run_in_executor(self._pool, _redacted, turns, level)
             if self._level(tenant) == level:
                 return Clean(clean, level)
@@ -63,8 +63,9 @@ def _redacted(turns: Sequence[NewTurn], level: PrivacyLevel) -> list[NewTurn]:
     return [redacted_turn(turn, level) for turn in turns]
 
 
-def _characters(turn: NewTurn) -> int:
-    characters = len(turn.content) + len(turn.data or b"")
+def characters(turn: NewTurn) -> int:
+    """About what there is to read."""
+    count = len(turn.content) + len(turn.data or b"")
     if turn.metadata or turn.tool_calls:
-        characters += len(msgspec.json.encode([turn.metadata, turn.tool_calls]))
-    return characters
+        count += len(msgspec.json.encode([turn.metadata, turn.tool_calls]))
+    return count

@@ -3,7 +3,7 @@
 A session is looked at soon after something was written to it, when its oldest new turn has waited for long, and when
 somebody reads it without a summary or with one that nears its end; see `due` for what then decides, and `making` for
 what is made. Which sessions are due is nowhere stored: after a start they are found again in the tail of the log, by
-the duty below in the tables, and when they are read.
+the duty of `sweep` in the tables, and when they are read.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from serve_app.errors import SummariserFailed
 from serve_app.models.chat import ChatClient, ChatOptions
 from serve_app.models.plain import Said
 from serve_app.models.summarise_answer import lines_of
-from serve_app.models.summarise_local import new_tokens
-from serve_app.models.summarise_prompt import Message, asked, asked_again
+from serve_app.models.summarise_prompt import Message, asked, asked_again, new_tokens
 from serve_app.ports import SummaryTask
 
 __all__ = ["ChatSummariser"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from serve_app.breaker import Breaker
 from serve_app.errors import Overloaded, SummariserFailed
@@ -17,17 +17,10 @@ from serve_app.models.chat import FAULTS_MAX, TELLING_SHARE
 from serve_app.models.model_thread import ModelThread
 from serve_app.models.plain import Said
 from serve_app.models.summarise_answer import lines_of
-from serve_app.models.summarise_prompt import Message, asked, asked_again
+from serve_app.models.summarise_prompt import Message, asked, asked_again, new_tokens
 from serve_app.ports import SummaryTask
 
-__all__ = ["NEW_TOKENS_MAX", "AnsweringModel", "TransformersSummariser", "new_tokens"]
-
-NEW_TOKENS_MAX: Final = 1_024
-"""Of an answer, however long a summary is wanted."""
-
-NEW_TOKENS_MIN: Final = 32
-TOKENS_PER_WANTED_TOKEN: Final = 2
-"""A model counts otherwise than the service does, and what is too long is cut by others."""
+__all__ = ["AnsweringModel", "TransformersSummariser"]
 
 
 class AnsweringModel(Protocol):
@@ -36,11 +29,6 @@ class AnsweringModel(Protocol):
     def answer(self, messages: Sequence[Message], new_tokens_max: int, stopped: Callable[[], bool]) -> Said:
         """`stopped` is asked again and again. Raises TimeoutError once it says yes, SummariserFailed."""
         ...
-
-
-def new_tokens(task: SummaryTask) -> int:
-    """The most that an answer to this task may have."""
-    return min(max(task.target_tokens * TOKENS_PER_WANTED_TOKEN, NEW_TOKENS_MIN), NEW_TOKENS_MAX)
 
 
 class TransformersSummariser:

@@ -11,9 +11,9 @@ from typing import Final, Literal, NamedTuple
 
 from serve_app.ports import SummaryTask
 
-__all__ = ["PROMPT_VERSION", "Language", "Message", "asked", "asked_again", "language_of"]
+__all__ = ["PROMPT_VERSION", "Language", "Message", "asked", "asked_again", "language_of", "new_tokens"]
 
-PROMPT_VERSION: Final = "1"
+PROMPT_VERSION: Final = "2"
 """Changes with anything here that changes a prompt."""
 
 Message = dict[str, str]
@@ -74,6 +74,13 @@ _WORDINGS: Final[dict[Language, _Wording]] = {
     ),
 }
 
+NEW_TOKENS_MAX: Final = 1_024
+"""Of an answer, however long a summary is wanted."""
+
+NEW_TOKENS_MIN: Final = 32
+TOKENS_PER_WANTED_TOKEN: Final = 2
+"""A model counts otherwise than the service does, and what is too long is cut by others."""
+
 WORDS_A_TOKEN: Final = 0.7
 """Of Spanish and English; a Chinese or Japanese character is about a token."""
 
@@ -93,8 +100,12 @@ _LEAD: Final = re.compile(r"^(?:\d{4}-)?\d\d-\d\d [^:\n]{1,80}: ", re.MULTILINE)
 HAN_WORTH: Final = 2
 """Words of other scripts that one word's place is worth: a Chinese word has about two characters."""
 
-_MARK: Final = re.compile(r"<(?=\s*[/|]?\s*(?:conversation|draft|\|))|<(?=\|)", re.IGNORECASE)
-"""Where text would end its own quotation, or begin a token that steers a model."""
+_MARK: Final = re.compile(r"<(?=[<A-Za-z_]|\s*[/|｜]|\s*(?i:conversation|draft))|\[(?=/?[A-Z_]{3,}\])")
+"""Where text would end its own quotation, or begin what steers some model: `</s>`, `<|im_end|>`, `<end_of_turn>`,
+`<<SYS>>`, `[/INST]`. What it is replaced by looks alike.
+"""
+
+_HARMLESS: Final = {"<": "‹", "[": "［"}
 
 
 def language_of(text: str) -> Language:
@@ -122,6 +133,11 @@ def asked(task: SummaryTask) -> list[Message]:
     ]
 
 
+def new_tokens(task: SummaryTask) -> int:
+    """The most that an answer to this task may have."""
+    return min(max(task.target_tokens * TOKENS_PER_WANTED_TOKEN, NEW_TOKENS_MIN), NEW_TOKENS_MAX)
+
+
 def asked_again(task: SummaryTask, before: Sequence[Message], answer: str) -> list[Message]:
     """The same once more, after an answer of no use."""
     again = _WORDINGS[language_of(task.text)].again
@@ -130,4 +146,4 @@ def asked_again(task: SummaryTask, before: Sequence[Message], answer: str) -> li
 
 def _quoted(text: str) -> str:
     """Text that cannot end its own quotation."""
-    return _MARK.sub("‹", text)
+    return _MARK.sub(lambda found: _HARMLESS[found[0]], text)

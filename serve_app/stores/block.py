@@ -54,8 +54,8 @@ INDEXED_A_RESIDENT = 16
 FACT_VERSIONS_MAX = 16
 """Values of one fact that are kept for `as_of`; older ones are forgotten."""
 
-SUMMARY_VERSIONS_MAX = 8
-"""Summaries of one session that are kept for `as_of`."""
+SUMMARY_VERSIONS_MAX = 64
+"""Summaries of one session that are kept for `as_of`: those of 320 turns, by default."""
 
 
 def resident_turns(total: int, maximum: int) -> int:
@@ -163,6 +163,17 @@ class Block:
     def summary_at(self, session: str, as_of: int | None) -> Summary | None:
         versions = self.summaries.get(session, ())
         return next((one for one in reversed(versions) if as_of is None or one.seq <= as_of), None)
+
+    def forgot(self, session: str | None, as_of: int) -> bool:
+        """Whether a fact, a summary of this session or one that binds, as of then, may have made room for newer ones.
+
+        Nobody remembers what was let go: of one that has just as many versions as are kept it may be so.
+        """
+        names = self.binding if session is None else self.binding | {session}
+        made = (self.summaries.get(name, []) for name in names)
+        return any(len(one) == SUMMARY_VERSIONS_MAX and one[0].seq > as_of for one in made) or any(
+            len(one) == FACT_VERSIONS_MAX and one[0].seq > as_of for one in self.facts.values()
+        )
 
     # ---- building
 

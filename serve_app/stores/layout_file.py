@@ -48,9 +48,10 @@ class LayoutFile:
         stored = self._file.read()
         if tenant not in stored.tenants:
             return NOTHING_TUNED
-        if stored is not self._newest[0]:
-            self._newest = (stored, {})
-        states = self._newest[1]
+        known = self._newest
+        if stored is not known[0]:
+            known = self._newest = (stored, {})  # as one value: another thread may have read an older file
+        states = known[1]
         state = states.get(tenant)
         if state is None:
             history = stored.tenants[tenant]

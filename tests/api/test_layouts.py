@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from serve_app.client.http import Client, Refused
+from serve_app.memory.due import SummaryOptions
+from serve_app.memory.memory import MemoryOptions
 from serve_app.stores.layout_file import LAYOUTS_FILE
 from tests.api.running import Running, hash_settings, refused
+
+SELDOM = MemoryOptions(summary=SummaryOptions(every_turns=1_000_000))
+"""No summary comes between two contexts that are compared."""
 
 SHARES = {"system": 8, "facts": 6, "summary": 22, "retrieved": 16, "recent": 36, "query": 12}
 LONG_AGO = [f"turn {number} about the harbour and its many little boats" for number in range(60)]
@@ -102,7 +107,7 @@ def test_the_name_wins_then_the_closest_rule_then_default(service: Running) -> N
 
 
 def test_an_earlier_context_is_the_same_after_its_layout_was_tuned_and_after_a_restart(tmp_path: Path) -> None:
-    running = Running(hash_settings(tmp_path))
+    running = Running(hash_settings(tmp_path, memory=SELDOM))
     written = running.append("u", "s", *LONG_AGO, wait="indexed")["receipt"]
     asked = {"now": "2026-12-01T03:00:00Z"}
 

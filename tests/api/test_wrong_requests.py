@@ -8,6 +8,8 @@ import pytest
 from tests.api.running import Running, refused
 from tests.api.test_refusals import VALID
 
+SAID_FIRST = {"role": "user", "content": "a", "id": "one"}
+
 
 @pytest.fixture(scope="module", autouse=True)
 def kept(service: Running) -> None:
@@ -30,6 +32,8 @@ def user(service: Running) -> Iterator[str]:
         ({"budget_tokens": 20, "system": "word " * 100}, "system_exceeds_budget"),
         ({"query": ""}, "invalid_request"),
         ({"session_id": "s", "history": []}, "invalid_request"),
+        ({"history": [SAID_FIRST, {"role": "user", "content": "b", "id": "one"}]}, "invalid_request"),
+        ({"history": [{**SAID_FIRST, "id": "history-1"}, {"role": "user", "content": "b"}]}, "invalid_request"),
         ({"scope": "session"}, "invalid_request"),
         ({"layout": "baroque"}, "invalid_request"),
         ({"tokenizer": "none"}, "invalid_request"),
@@ -48,6 +52,11 @@ def user(service: Running) -> Iterator[str]:
 def test_a_context_that_cannot_be(service: Running, change: dict[str, Any], code: str) -> None:
     body = {"user_id": "u", "query": "What colour?", "budget_tokens": 500, **change}
     refused(service.call("POST", "/v1/context", json=body), 422, code)
+
+
+def test_a_turn_that_is_sent_along_twice_counts_once(service: Running) -> None:
+    given = service.context("nobody", history=[SAID_FIRST, SAID_FIRST])
+    assert [one["content"] for one in given["messages"]] == ["a", "And now?"]
 
 
 @pytest.mark.parametrize(

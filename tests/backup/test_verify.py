@@ -75,8 +75,8 @@ def test_a_store_is_checked_beside_its_service(start: Callable[..., Running], tm
 
 
 def unfolded_segment(layout: Layout) -> Path:
-    """The one that holds the turn that was written after the fold."""
-    segments = (layout.folder / "log" / "0000").iterdir()
+    """The one that holds the turn that was written after the fold; a later one may hold a summary that quotes it."""
+    segments = sorted((layout.folder / "log" / "0000").iterdir())
     return next(path for path in segments if b"after the fold" in path.read_bytes())
 
 

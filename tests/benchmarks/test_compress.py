@@ -13,6 +13,7 @@ from benchmarks import compress
 from benchmarks.conversation import replayed
 from benchmarks.dialogues import Dialogue, endless, read_dialogues
 from serve_app.client.http import Client
+from serve_app.compress import retention
 from serve_app.errors import InvalidRequest
 from tests.api.running import Running
 
@@ -60,6 +61,13 @@ def test_an_endless_conversation_says_nothing_twice() -> None:
     assert [turn["id"] for turn in turns] == [f"t{n}" for n in range(1, 17)]
     assert [turn["created_at"] for turn in turns] == sorted(turn["created_at"] for turn in turns)
     assert turns[0]["content"] != turns[8]["content"]
+
+
+def test_the_packaged_dialogues_say_what_must_be_kept() -> None:
+    packaged = Path(retention.__file__).with_name(retention.HELD_OUT_FILE)
+    read = read_dialogues(packaged)
+    assert [len(one.must_keep) for one in read] == [len(one.must_keep) for one in retention.held_out()]
+    assert all(isinstance(word, str) for one in read for words in one.must_keep for word in words)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"id": "one"}', '{"id": "x", "turns": [{"role": "user"}]}'])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import latency, lexical, recall
+from benchmarks import contexts, core, latency, lexical, recall
 from serve_app.client.data_sets import read_data_set, written
 from serve_app.client.explained import Explained
 from serve_app.client.http import Client, Json
@@ -256,3 +256,13 @@ def test_latency_measures_each_kind(client: Client) -> None:
     assert all(0 < times["p50"] <= times["p95"] for times in measured["ms"].values())
     assert measured["append_long_to_short"] > 0
     assert "append, long session to short" in latency.table(measured)
+
+
+def test_contexts_are_timed_by_stage_and_their_user_is_gone(service: Running, client: Client) -> None:
+    measured = contexts.measure(client, core.GOLDEN, turns=120, queries=3, budget_tokens=1_000)
+    assert measured["queries"] == 3
+    for stages in measured["ms"].values():
+        assert 0 < stages["pack"]["p50"] <= stages["total"]["p50"] <= stages["total"]["p95"]
+    left = service.ok("GET", "/v1/users", params={"prefix": "bench-"})["users"]
+    assert not [one for one in left if one["user_id"].endswith("-context")]
+    assert "120 turns" in contexts.table(measured)

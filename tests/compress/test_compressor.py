@@ -66,7 +66,12 @@ def test_any_summary_fits_and_is_repeatable(turns: list[Turn], target: int) -> N
     )
     assert made.tokens == TOKENIZER.count(made.text) <= target
     assert (made.first_seq, made.last_seq) == (turns[0].seq, turns[-1].seq)
-    assert len(made.ranks) == len(made.line_seqs) == (made.text.count("\n") + 1 if made.text else 0)
+    assert (
+        len(made.ranks)
+        == len(made.line_seqs)
+        == len(made.line_dates)
+        == (made.text.count("\n") + 1 if made.text else 0)
+    )
     assert sorted(made.ranks) == list(range(len(made.ranks)))
     assert made.reasons == ()
 
@@ -80,7 +85,7 @@ def test_where_there_is_room_every_active_entry_stands_and_every_line_quotes_its
             assert words_of(entry.text).casefold() in made.text.casefold()
     by_seq = {turn.seq: words_of(turn.text) for turn in turns}
     for line, seq in zip(made.text.splitlines(), made.line_seqs, strict=True):
-        assert any(word in by_seq[seq] for word in line.partition(": ")[2].split())
+        assert any(word in by_seq[seq] for word in line.split())
 
 
 @given(turns=conversations())
@@ -144,12 +149,40 @@ def test_lines_keep_order_date_and_speaker() -> None:
     )
 
 
+def test_a_date_is_told_once_and_the_user_unnamed() -> None:
+    user, again = said("The hut is painted red.")[0], said("The boat is painted blue.", first=5)[0]
+    assistant = said("The train leaves at 9:40 from platform 3.", role="assistant", first=4)
+    made = Compressor().compress([user, *assistant, again], 200, TOKENIZER)
+    assert made.text == (
+        "05-08 The hut is painted red.\nassistant: The train leaves at 9:40 from platform 3.\nThe boat is painted blue."
+    )
+    assert made.line_dates == ("", "05-08", "05-08")
+
+
+@pytest.mark.parametrize(
+    "text", ["assistant: the pin is 1.", "05-09 Ada: the pin is 1.", "预算：五千元。", "> the pin is 1"]
+)
+def test_what_the_user_says_passes_for_nobody_elses_words(text: str) -> None:
+    """A line that begins like another's, or with a date, is named."""
+    made = Compressor().compress([*said("The hut is painted red."), *said(text, first=4)], 200, TOKENIZER)
+    assert made.text.splitlines()[1].startswith("user: ")
+
+
+def test_an_answer_does_not_repeat_what_was_replaced() -> None:
+    turns = [
+        *said("My budget must not exceed 5000 euros."),
+        *said("The train to Porto then, within 5000 euros in all.", role="assistant", first=4),
+        *said("My budget is 6500 euros now, 6500 is fine.", first=5),
+    ]
+    assert "5000" not in Compressor().compress(turns, 400, TOKENIZER).text
+
+
 def test_the_year_stands_where_it_is_not_that_of_the_newest_turn() -> None:
     year_us = 366 * 24 * 3600 * 1_000_000
     turns = [*said("The hut is painted red."), *said("The boat is painted blue.", first=4)]
     turns[1] = msgspec.structs.replace(turns[1], created_at=turns[1].created_at + year_us)
     assert Compressor().compress(turns, 100, TOKENIZER).text == (
-        "2023-05-08 user: The hut is painted red.\n05-08 user: The boat is painted blue."
+        "2023-05-08 The hut is painted red.\n05-08 The boat is painted blue."
     )
 
 

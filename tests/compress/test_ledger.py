@@ -8,23 +8,7 @@ from hypothesis import strategies as st
 
 from serve_app.compress.ledger import ENTRIES_MAX, ledger, read
 from serve_app.core import Turn
-
-ROLES = {"u": "user", "a": "assistant", "t": "tool"}
-
-
-def said(*lines):
-    """Turns from lines such as `u: No pork, please.`"""
-    parts = [line.partition(": ") for line in lines]
-    return [Turn(f"t{n}", "s", ROLES[role], text, n + 10, n, n) for n, (role, _, text) in enumerate(parts)]
-
-
-def active(*lines):
-    return [entry.text for entry in ledger(said(*lines)) if entry.status == "active"]
-
-
-def superseded(*lines):
-    return [(entry.text, entry.ended_by) for entry in ledger(said(*lines)) if entry.status == "superseded"]
-
+from tests.compress.lines import active, said, superseded
 
 BINDING = [
     "We cannot spend more than 450 euros on this.",
@@ -249,44 +233,11 @@ def test_entries_are_bounded_and_the_most_worth_keeping_stay():
     assert entries[0].text == "I must never be given ibuprofen."
 
 
-WORDS = [
-    *(
-        "no",
-        "must",
-        "500",
-        "euros",
-        "if",
-        "I",
-        "were",
-        "my",
-        "brother",
-        "hates",
-        "fish,",
-        "but;",
-        "so",
-        "12",
-        "May",
-        "now",
-    ),
-    *(
-        "instead.",
-        "forget",
-        "that!",
-        "不能",
-        "预算",
-        "5000元",
-        "。",
-        "¿",
-        "nunca",
-        "más",
-        "de",
-        "3",
-        "ünïcödé",
-        "🙂",
-        "\n",
-    ),
-    *('{"a":1}', ",", ":", "…"),
-]
+PIECES = """
+    no must 500 euros if I were my brother hates fish, but; so 12 May now instead. forget that! 不能 预算 5000元 。 ¿
+    nunca más de 3 ünïcödé 🙂 {"a":1} , : …
+"""
+WORDS = [*PIECES.split(), "\n"]
 contents = st.lists(st.sampled_from(WORDS), min_size=0, max_size=30).map(" ".join)
 
 

@@ -5,24 +5,7 @@ import time
 import pytest
 
 from serve_app.compress.ledger import ledger, read
-from serve_app.core import Turn
-
-ROLES = {"u": "user", "a": "assistant", "t": "tool"}
-
-
-def said(*lines):
-    """Turns from lines such as `u: 不要香菜`."""
-    parts = [line.partition(": ") for line in lines]
-    return [Turn(f"t{n}", "s", ROLES[role], text, n + 10, n, n) for n, (role, _, text) in enumerate(parts)]
-
-
-def verdicts(*lines):
-    return {one.verdict for one in read(said(*lines)).statements}
-
-
-def active(*lines):
-    return [entry.text for entry in ledger(said(*lines)) if entry.status == "active"]
-
+from tests.compress.lines import active, said, verdicts
 
 BINDING = [
     "我这人碰不得酒，一口都不沾",

@@ -2,24 +2,8 @@
 
 import pytest
 
-from serve_app.compress.ledger import ledger, read
-from serve_app.core import Turn
-
-ROLES = {"u": "user", "a": "assistant"}
-
-
-def said(*lines):
-    """Turns from lines such as `u: そばは食べられません`."""
-    parts = [line.partition(": ") for line in lines]
-    return [Turn(f"t{n}", "s", ROLES[role], text, n + 10, n, n) for n, (role, _, text) in enumerate(parts)]
-
-
-def verdicts(*lines):
-    return {one.verdict for one in read(said(*lines)).statements}
-
-
-def active(*lines):
-    return [entry.text for entry in ledger(said(*lines)) if entry.status == "active"]
+from serve_app.compress.ledger import ledger
+from tests.compress.lines import active, said, verdicts
 
 
 @pytest.mark.parametrize(

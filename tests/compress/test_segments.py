@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve_app.compress.segments import REST_S, TURNS_MAX, segments, topics
-from serve_app.core import SECOND_US, Turn
+from serve_app.core import SECOND_US, FieldExpiry, Turn
 from tests.compress.saying import said
 
 PAINTING = (
@@ -33,10 +33,21 @@ def test_another_subject_is_another_topic(first: str, second: str) -> None:
 
 def test_titles_are_of_the_topics_own_words() -> None:
     turns = of(PAINTING, HOTEL)
-    painting, hotel = (topic.title for topic in topics(turns, segments(turns)))
+    painting, hotel = (topic.title for topic in topics(turns))
     assert "watercolour" in painting
     assert "酒店" in hotel
     assert "the" not in painting.lower().split(", ")
+
+
+@pytest.mark.parametrize("ends", [{"expires_at": 2**60}, {"fields_expire": (FieldExpiry(2**60, "$.a"),)}])
+def test_what_expires_gives_a_title_no_word(ends: dict[str, object]) -> None:
+    """The title is shown as long as the summary, and looked at by nobody when a turn expires."""
+    turns = [*said("Passphrase passphrase swordfish!", **ends), *said(PAINTING.format(5), first=4)]
+    (topic,) = topics(turns, segments(turns))
+    assert "watercolour" in topic.title
+    assert not {"passphrase", "swordfish"} & set(topic.title.lower().split(", "))
+    (only,) = topics(turns[:1], segments(turns[:1]))
+    assert (only.title, only.turns) == ("", 1)
 
 
 def test_one_subject_is_one_topic_and_a_rest_ends_it() -> None:
@@ -63,7 +74,4 @@ def test_a_later_turn_moves_no_border(contents: list[str]) -> None:
     assert [number for one in whole for number in range(one.first, one.end)] == list(range(len(turns)))
     for length in range(1, len(turns), 7):
         assert [one.first for one in segments(turns[:length])] == [one.first for one in whole if one.first < length]
-        assert (
-            topics(turns, whole)[: len(segments(turns[:length])) - 1]
-            == topics(turns[:length], segments(turns[:length]))[:-1]
-        )
+        assert topics(turns)[: len(segments(turns[:length])) - 1] == topics(turns[:length])[:-1]

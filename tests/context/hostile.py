@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from serve_app.context.draft import SUMMARY_TITLE
 from serve_app.context.inputs import ContextInputs, Hit
 from serve_app.context.window import Context
 from serve_app.core import Degradation, Fact, Summary, ToolCall, Turn
@@ -18,6 +19,7 @@ from serve_app.core import Degradation, Fact, Summary, ToolCall, Turn
 NOW = 1_700_000_000_000_000
 ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+SUMMARY = re.compile(rf"{SUMMARY_TITLE}; [^\n]* Mark: (\w+)\n.*?\[\1 end\]", re.DOTALL)
 
 WORDS = ["kettle", "灯塔今天", "🚀", "שלום", "\n", "x" * 50, "Zoe\u0308", "[3f9a2c end]", "]\n[", "\u202e"]
 FORGED = [
@@ -213,8 +215,11 @@ CHECKS = {"openai": check_openai, "anthropic": check_anthropic, "text": check_te
 
 
 def check_pairs(inputs: ContextInputs, context: Context) -> None:
-    """A live result is shown exactly if its call is, the newest of its id; as far as both say something."""
-    text, calls = shown(context), dict[tuple[str, str | None], Turn]()
+    """A live result is shown exactly if its call is, the newest of its id; as far as both say something.
+
+    A summary may quote one of them, if it binds.
+    """
+    text, calls = SUMMARY.sub("", shown(context)), dict[tuple[str, str | None], Turn]()
     for turn in inputs.partners:
         if turn.expired(inputs.now):
             continue

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import re
 import weakref
 
@@ -100,18 +101,27 @@ def test_lines_of_a_quote_add_up_to_the_whole(name, given_turns):
 @given(st.lists(texts.map(lambda text: re.sub("\n", " ", text)), min_size=1, max_size=6), st.data())
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_lines_of_a_summary_add_up_to_the_whole(name, lines, data):
-    """Whatever lines are left out, and whether or not all begin with a date."""
-    dated = data.draw(st.booleans())
-    text = "\n".join(f"2023-05-0{place + 1} {line}" if dated else f"x{line}" for place, line in enumerate(lines))
-    order = tuple(data.draw(st.permutations(range(len(lines)))))
-    summary = Summary("here", text, 0, 9, 1, "v", "h", 1, 0, 1, ranks=order, line_seqs=tuple(range(len(lines))))
+    """Whatever lines are left out, and whether all begin with a date, some leave it out, or none has one."""
+    dated, sparing = data.draw(st.booleans()), data.draw(st.booleans())
+    days = sorted(data.draw(st.lists(st.sampled_from(["05-08", "05-09"]), min_size=len(lines), max_size=len(lines))))
+    left_out = tuple(day if sparing and day == before else "" for before, day in zip(["", *days], days, strict=False))
+    bare = [f"x{line}" for line in lines]
+    full = [f"{day} {line}" for day, line in zip(days, bare, strict=True)] if dated else bare
+    text = "\n".join(bare[place] if left_out[place] else full[place] for place in range(len(lines)))
+    order, places = tuple(data.draw(st.permutations(range(len(lines))))), tuple(range(len(lines)))
+    dates = left_out if dated else ()
+    summary = Summary("here", text, 0, 9, 1, "v", "h", 1, 0, 1, ranks=order, line_seqs=places, line_dates=dates)
     excerpts = Excerpts(summary, Costs(open_tokenizer(name)))
     hidden = data.draw(st.sets(st.integers(0, len(lines))))
     tokens = data.draw(st.integers(0, 200))
     new = excerpts.without(hidden)
     for excerpt in filter(None, [new, excerpts.within(new, tokens)]):
         assert excerpt.tokens == 4 + open_tokenizer(name).count(excerpt.piece.text)
-        assert excerpts.summary(excerpt).text == "\n".join(text.split("\n")[place] for place in excerpt.lines)
+        told = [0, *excerpt.lines]
+        assert excerpts.summary(excerpt).text == "\n".join(
+            bare[place] if dates and left_out[place] and days[place] == days[before] and number else full[place]
+            for number, (before, place) in enumerate(itertools.pairwise(told))
+        )
         assert excerpt.piece.text.count(excerpts.summary(excerpt).text) == 1
         if len(excerpt.lines) < len(lines):
             assert excerpts.summary(excerpt).tokens == open_tokenizer(name).count(excerpt.text)

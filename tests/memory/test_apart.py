@@ -112,3 +112,24 @@ def test_closing_ends_it_and_whoever_waits_hears_of_it() -> None:
     assert len(heard) == 1
     with pytest.raises(SummariserFailed):
         compressor.compress(turns(3), 200, TOKENIZER)
+
+
+def test_a_process_that_takes_nothing_keeps_nobody_waiting() -> None:
+    """Stopped, it neither reads an order that is larger than the line holds, nor what it is told to forget."""
+    worker = Worker()
+    compressor = CompressorApart(Compressor(), worker)
+    try:
+        compressor.compress(turns(3), 200, TOKENIZER)
+        os.kill(Place(worker, compressor).pid, signal.SIGSTOP)
+        large = [Turn(f"t{n}", "s", "user", "a boat " * 20_000, n, AT, AT, rev=n) for n in range(1, 9)]
+        began = time.monotonic()
+        with pytest.raises(SummariserFailed):
+            compressor.compress(large, 200, TOKENIZER, 0.3)
+        assert compressor.compress(turns(3), 200, TOKENIZER).text
+        os.kill(Place(worker, compressor).pid, signal.SIGSTOP)
+        for _ in range(20_000):
+            compressor.forget()
+        assert time.monotonic() - began < 20
+        assert compressor.compress(turns(3), 200, TOKENIZER).text
+    finally:
+        worker.close()

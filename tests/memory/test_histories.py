@@ -17,7 +17,7 @@ from serve_app.context.tokens import open_tokenizer
 from serve_app.context.window import build_context
 from serve_app.core import Degradation, Turn
 from serve_app.errors import QueryExceedsBudget, SystemExceedsBudget
-from serve_app.memory.histories import CHARACTERS_MAX, Histories
+from serve_app.memory.histories import CHARACTERS_MAX, Histories, _newest
 from tests.api.running import Running, hash_settings
 from tests.context.hostile import CHECKS, NOW, check_pairs, digest, hostile_inputs
 
@@ -143,6 +143,25 @@ def test_what_lies_before_the_bound_is_listed() -> None:
     assert {one.id for one in built.dropped if one.zone == "recent"} == {
         f"t{n}" for n in range(count - CHARACTERS_MAX // 100)
     }
+
+
+def test_of_a_last_turn_that_is_larger_both_ends_are_read() -> None:
+    """Whole words of them, and in no more time than other turns take."""
+    talk = "\n".join(CHATTER.format(number) for number in range(10_000))
+    last = Turn("last", "", "user", f"{WISH} {talk} I am allergic to peanuts.", 41, NOW, NOW)
+    [read] = _newest((*turns_of(40), last))
+    assert read.content.startswith(WISH)
+    assert read.content.endswith("I am allergic to peanuts.")
+    assert CHARACTERS_MAX - 100 < len(read.content) <= CHARACTERS_MAX + 1
+    assert set(read.content.split()) <= set(last.content.split())
+    [solid] = _newest((msgspec.structs.replace(last, content="1" * 2 * CHARACTERS_MAX),))
+    assert not solid.content.strip()
+    described = msgspec.structs.replace(last, content=WISH, metadata={"page": "x" * 2 * CHARACTERS_MAX})
+    assert _newest((described,)) == [described]
+    data = msgspec.structs.replace(last, content="", data=b"[%s0]" % (b"0," * CHARACTERS_MAX))
+    assert _newest((data,)) == []
+    for one in (last, data):
+        Histories().context(inputs_of((*turns_of(40), one)), DEFAULT_LAYOUT, TOKENIZER)
 
 
 def test_levels_and_layouts_without_a_summary_have_none() -> None:

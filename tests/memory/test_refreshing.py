@@ -18,9 +18,10 @@ from serve_app.memory.due import SummaryOptions
 from serve_app.memory.refresher import CLOSE_S, Refresher
 from serve_app.memory.sweep import SummarySweep
 from serve_app.policies import Policy, SummaryPolicy
-from serve_app.ports import Tokenizer
+from serve_app.ports import Summariser, Tokenizer
 from serve_app.write.commit import microseconds
 from serve_app.write.operations import AppendTurns, DeleteTurn, EditTurn, NewTurn
+from tests.compress.saying import Scripted, heads
 from tests.write.shards import ANN, BOB, WAIT_S, OneShard
 
 P = TypeVar("P", bound=Policy)
@@ -30,8 +31,8 @@ SOON = SummaryOptions(settle_s=0.01, max_age_s=3_600)
 class Counting(Compressor):
     """The real one; it counts, and where there is a gate it waits for it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, model: Summariser | None = None) -> None:
+        super().__init__(model)
         self.gate: threading.Event | None = None
         self.begun = threading.Event()
         self.asked: list[list[int]] = []
@@ -198,6 +199,24 @@ def test_what_changes_while_it_is_made_makes_it_anew(place: Place, change: EditT
     assert "6666" not in made.text
     assert refresher.discarded == 1
     assert len(place.compressor.asked) == 2
+
+
+def test_what_is_erased_between_reading_and_asking_is_not_remembered(place: Place) -> None:
+    """The erasure lets go of what is remembered, and only then comes who has read the turn before."""
+    model = Scripted(heads)
+    place.compressor = Counting(model)
+    place.start()
+    place.compressor.gate = threading.Event()
+    place.shard.say_as(ANN, "a", "1", "The order is number 6666.")
+    place.say("a", *words(5))
+    place.compressor.begun.wait(WAIT_S)
+    read = list(place.shard.block(ANN).turns.values())
+    place.shard.do(DeleteTurn(ANN, "a", "1"))
+    place.compressor.gate.set()
+    place.wait("a")
+    before = len(model.tasks)
+    place.compressor.compress(read, place.options.target_tokens, open_tokenizer())
+    assert len(model.tasks) > before
 
 
 def test_a_change_in_another_session_does_not(place: Place) -> None:

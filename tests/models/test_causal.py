@@ -18,22 +18,8 @@ from serve_app.models.summarise_prompt import Message
 
 POSITIONS = 96
 SPECIAL = ["<unk>", "<|im_start|>", "<|im_end|>"]
-WORDS = [
-    "system",
-    "user",
-    "assistant",
-    "the",
-    "a",
-    "red",
-    "green",
-    "apple",
-    "pear",
-    "plum",
-    "is",
-    "was",
-    "not",
-    "never",
-]
+VOCABULARY = "system user assistant the a red green apple pear plum is was not never"
+WORDS = VOCABULARY.split()
 TEMPLATE = (
     "{% for one in messages %}<|im_start|>{{ one['role'] }} {{ one['content'] }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant{% endif %}"
