@@ -56,9 +56,10 @@ class Quotes(NamedTuple):
 def quotes(turns: Sequence[Turn], reading: Reading, most: int | None = None) -> Quotes:
     """Of equal texts only the best placed. `most`: of what binds and of all else no more than so many, the best."""
     said = [one for one in reading.statements if one.kept and turns[one.turn].lasting]
-    binding = [one for one in said if one.verdict == "active"]
+    binding = [one for one in said if _surely_binds(one)]
     outdated = _outdated(reading.statements)
-    others = [one for one in said if one.verdict != "active" and not _of_an_exchange(turns[one.turn])]
+    unsure = [one for one in said if not _surely_binds(one)]
+    others = [one for one in unsure if one.verdict == "active" or not _of_an_exchange(turns[one.turn])]
     fresh = (one for one in _by_worth(turns, others) if not _repeats(turns[one.turn], one, outdated))
     seen: set[str] = set()
     binds = islice(_parts(turns, _by_worth(turns, binding), seen), most)
@@ -66,6 +67,10 @@ def quotes(turns: Sequence[Turn], reading: Reading, most: int | None = None) -> 
     for one, part in islice(_parts(turns, fresh, seen), most):
         (found.others if one.worth >= FILLER_WORTH else found.fillers).append(part)
     return found
+
+
+def _surely_binds(one: Statement) -> bool:
+    return one.verdict == "active" and not one.doubted
 
 
 def _by_worth(turns: Sequence[Turn], statements: Sequence[Statement]) -> list[Statement]:

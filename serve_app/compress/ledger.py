@@ -84,6 +84,7 @@ def _statement(turns: Sequence[Turn], parts: Sequence[Clause], judged: Judged, f
         judged.worths[number] + (DOUBT_WORTH if number in folded.doubted else 0.0),
         end,
         "lasting" in part.signals,
+        number in folded.doubted,
     )
 
 
@@ -95,7 +96,16 @@ def _joined(turns: Sequence[Turn], run: Statement | None, one: Statement) -> Sta
     text = turns[run.turn].text[run.start : one.end]
     worth = max(run.worth, one.worth)
     return Statement(
-        run.turn, run.start, one.end, text, run.sentence, run.verdict, worth, run.ended_by, run.lasting or one.lasting
+        run.turn,
+        run.start,
+        one.end,
+        text,
+        run.sentence,
+        run.verdict,
+        worth,
+        run.ended_by,
+        run.lasting or one.lasting,
+        run.doubted and one.doubted,
     )
 
 

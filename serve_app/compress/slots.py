@@ -29,7 +29,7 @@ FITS_TOO_FROM = 1.7
 
 DOUBT_FROM = FITS_FROM - 1.0
 """Fit from which it is in doubt whether a clause still holds: it stays an entry and is worth less."""
-DOUBT_WORTH = -2.5
+DOUBT_WORTH = -5.0
 
 SUBJECT_MIN = 1.5
 """Weight of the words that two statements share where they name nothing else in common."""
@@ -177,7 +177,7 @@ def _plausible(signs: Mapping[str, float]) -> bool:
             and "elsewhere" not in signs
             and ("old_exact" not in signs or ("next_then" in signs and "exact" not in signs))
         )
-        points = "points" in signs and "elsewhere" not in signs
+        points = "points" in signs and ("elsewhere" not in signs or "withdrawal" in signs)
         return points or {"chosen", "recent"} <= signs.keys() or goes_on
     if "no_value" in signs:
         on_subject = signs.get("own", 0.0) >= SUBJECT_MIN and "briefly" in signs and _draws(signs)

@@ -108,6 +108,9 @@ class Statement(msgspec.Struct, frozen=True):
     lasting: bool = False
     """It says of itself that it binds beyond this conversation: an allergy, a name, `never`, `from now on`."""
 
+    doubted: bool = False
+    """Something later came close to ending it."""
+
     @property
     def kept(self) -> bool:
         """Whether a summary may say it."""

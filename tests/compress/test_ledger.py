@@ -80,6 +80,13 @@ REPLACED = [
     ("u: The call is at 9:30.", "u: 10:15 it is, Anna can't do earlier.", "a: 10:15."),
     ("u: My daughter can't have nuts.", "u: The tests came back, nuts are fine for her.", "a: Nuts allowed."),
     ("u: Paint the door green.", "u: The door has to be blue, council rules.", "a: Blue door."),
+    ("u: Retention has to be 30 days.", "u: The auditors were here. Retention is 81 days.", "a: Noted, 81 days."),
+    ("u: Separate fields with commas.", "u: Some have commas in them. Use tabs as the separator.", "a: Tabs."),
+    ("u: You can use at most 3 photos.", "u: The editor is generous, we have room for 5 pictures.", "a: Five."),
+    ("u: I asked for the 8-inch pan.", "u: It won't hold the recipe, order the 10-inch.", "a: 10 inch."),
+    ("u: Rehearsal is at Saint Anne's.", "u: That's being painted. We rehearse in the Scout hut.", "a: Scout hut, ok."),
+    ("u: Our release name is Juniper.", "u: Marketing found a clash. Call the release Hawthorn.", "a: Hawthorn."),
+    ("u: We need a cook for both evenings.", "u: Salka's mum will do it, so no cook needed.", "a: Cook cancelled."),
 ]
 
 
@@ -116,6 +123,17 @@ STANDING = [
     ("u: We arrive on Monday.", "u: We leave on Thursday."),
     ("u: The kitchen must be white.", "u: The bathroom should be green."),
     ("u: Anna is allergic to cats.", "u: Tom is allergic to pollen."),
+    ("u: There will be 12 adults.", "u: And 6 children."),
+    ("u: The kitchen gets grey tiles.", "u: The hall gets white tiles."),
+    ("u: Send the contract to Leeds.", "u: Send the samples to York."),
+    ("u: The main job times out after 60 seconds.", "u: The cleanup job times out after 15 seconds."),
+    ("u: My passport number is K4471902.", "u: My frequent flyer number is SKY88213."),
+    ("u: Pin numpy to 1.26.", "u: Pin pandas to 2.1."),
+    ("u: I must not lift more than 5 kg.", "u: The suitcase may weigh 23 kg."),
+    ("u: The first payment is due on 1 March.", "u: The second payment is due on 1 June."),
+    ("u: Six people sleep upstairs.", "u: Three people sleep downstairs."),
+    ("u: Pay the hut by card.", "u: Pay the farmer in cash for the eggs."),
+    ("u: The price is 2,400 pounds.", "u: The deposit is 300 pounds."),
 ]
 
 
@@ -133,6 +151,18 @@ def test_a_plan_of_one_word_ends_where_another_is_chosen():
         "a: Amplified, noted.",
     )
     assert superseded(*lines) == [("Acoustic.", 13)]
+
+
+def test_a_turn_that_names_an_earlier_matter_leaves_what_was_said_last():
+    lines = (
+        "u: Everyone should bring a sleeping bag.",
+        "a: Sleeping bags.",
+        "u: Printed maps please, A3.",
+        "a: A3 maps.",
+        "u: The warden says there are duvets, you can strike the sleeping bags.",
+        "a: Struck.",
+    )
+    assert superseded(*lines) == [("Everyone should bring a sleeping bag.", 14)]
 
 
 def test_two_constraints_on_different_matters_stand_side_by_side():

@@ -295,6 +295,7 @@ CHINESE = Cues(
     withdrawal=_WITHDRAWAL,
     acknowledged=_ACKNOWLEDGED,
     changed=_CHANGED,
+    concludes=re.compile(r"^(?:好[的，, ]{0,3})?(?:那就|那么就|那麼就|那改|那么)"),
     confirm_request=_CONFIRM_REQUEST,
     confirmation=_CONFIRMATION,
     denial=_DENIAL,

@@ -207,6 +207,7 @@ JAPANESE = Cues(
     person=_WHO,
     reports=_REPORTS,
     therefore=_THEREFORE,
+    concludes=re.compile(r"^(?:では|じゃあ|それでは|それなら)"),
     own=_OWN,
     question=_QUESTION,
     small_talk=_SMALL_TALK,

@@ -158,9 +158,10 @@ SPANISH = Cues(
         r"|me ha[n]? (?:dicho|escrito))\b"
     ),
     therefore=re.compile(
-        r"^(?:y )?(?:así que|por eso|de modo que|o sea que|por tanto|por lo tanto)\b|\b(?:por eso|por lo que"
+        r"^(?:y )?(?:así que|por eso|de modo que|o sea que|por tanto|por lo tanto|pues nada|conque)\b|\bentonces\W*$|\b(?:por eso|por lo que"
         r"|así que)\b"
     ),
+    concludes=re.compile(r"\bentonces\W*$|^(?:entonces|pues)\b"),
     instructs=re.compile(
         r"^(?:entonces |pero |pues |por favor ){0,4}(?:llama|llámame|avísame|pregunta|dile|cancela|envía"
         r"|cambia|deja|usa|no (?:hagas|uses|envíes|toques)|devuelve|espera|para|muévelo|pásalo)\b"
@@ -209,7 +210,7 @@ SPANISH = Cues(
         r"|digamos)\b"
     ),
     replacement=re.compile(
-        r"\b(?:en vez de|en lugar de|mejor (?:que sean|pon|hazlo|ponlo|dejémoslo|a las|el|la)|cámbia\w+"
+        r"\b(?:(?:nos )?quedamos (?!en que)|en vez de|en lugar de|mejor (?:que sean|pon|hazlo|ponlo|dejémoslo|a las|el|la)|cámbia\w+"
         r"|cambia(?:lo|la|mos)? (?:a|por|el|la)|cambio de planes?|he cambiado de (?:idea|opinión)"
         r"|hemos cambiado|pens[aá]ndolo (?:mejor|bien)|me (?:equivoqué|confundí|he equivocado)|quería decir"
         r"|rectific\w+|corrección|pásalo|muévelo|súbelo|bájalo|ya no|al final|se (?:adelanta|atrasa|retrasa"
