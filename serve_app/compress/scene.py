@@ -253,7 +253,7 @@ class Scene:
 
     def weight(self, words: Set[str]) -> float:
         """What sharing these words says: little where many clauses have them."""
-        return sum(self._rarity.get(word, 0.5) for word in sorted(words))
+        return math.fsum([self._rarity.get(word, 0.5) for word in words])
 
     def _is_taken(self, clause: Clause) -> bool:
         """Whether the assistant takes it down or repeats some of it, or the user accepts what a tool says."""

@@ -8,6 +8,7 @@ it for one. A clause looks at the few open ones that share a kind of value or a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import fsum
 from typing import NamedTuple
 
 from serve_app.compress.fits import weights_of
@@ -124,7 +125,8 @@ def fitting(scene: Scene, number: int, open_clauses: _Open) -> list[tuple[float,
     weights = weights_of(new.folded)
     sure = bool(_SURE_SIGNS & change.keys()) or "chooses" in new.signals
     beside = before if _draws(change) else ()
-    told = {"elsewhere": 1.0} if _told_earlier(scene, new, open_clauses) else {}
+    to_last = bool(beside) or "removed" in change or "changed" in change
+    told = {"elsewhere": 1.0} if to_last and _told_earlier(scene, new, open_clauses) else {}
     scored = [
         (fit(signs(scene, number, old, {**matches[old], **told}, alone), weights), old)
         for old in earlier
@@ -158,7 +160,8 @@ def fit(signs: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """How well a clause fits one that it may end; NEVER where too little speaks for it."""
     if not _plausible(signs):
         return NEVER
-    return round(weights["start"] + sum(weights.get(sign, 0.0) * signs[sign] for sign in sorted(signs)), 4)
+    told = [weights[sign] * signs[sign] for sign in signs if sign in weights]
+    return round(weights["start"] + fsum(told), 4)
 
 
 def _plausible(signs: Mapping[str, float]) -> bool:
