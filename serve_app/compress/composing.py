@@ -24,6 +24,8 @@ LEFT_OVER_MAX = 6
 FILLED_SHARE = 0.85
 """Of the target, up to which there is room for what is worth little: beside much that binds it would be in the way."""
 
+WORD_CHARACTERS_MAX = 32
+
 NO_TURN = -1
 """The seq of a line that quotes no single turn: no turn has it."""
 
@@ -31,6 +33,8 @@ _STOPPED = re.compile(r"[.!?。！？…][\"'”’」』）)]*$")
 _CJK_END = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]$")
 _ENDS = " .!?。！？…,;:，；："
 _LOOSE_END = " ,;:，；：、-–—"
+_WORD = re.compile("[^\\s\u2e80-\uffff]|[\\d\uff0c\uff0e零〇一二三四五六七八九十百千万亿萬億两兩点點半]")
+"""What stands for nothing without what is beside it: of Chinese and Japanese the numbers alone."""
 _LIKE_A_NAME = re.compile(r"[^:：]{0,80}(?::\s|：)")
 """What begins so would pass for somebody's words."""
 
@@ -99,10 +103,27 @@ def composed(
     """As many of the best parts as fit, then of the fillers; where not even one does, the beginning of the best."""
     lines = _fitting(best_first, fillers, target, tokenizer)
     best_first = [*best_first, *fillers]
-    if not lines:
-        best = _lines(best_first[:1])
-        lines = {line: Written(tokenizer.truncate(written.text, target)) for line, written in best.items()}
+    if not lines and best_first:
+        lines = _begun(best_first[0], target, tokenizer)
     return _composition(lines, best_first, tokenizer)
+
+
+def _begun(part: Part, target: int, tokenizer: Tokenizer) -> dict[Line, Written]:
+    """The beginning of a part, no word or number of it cut: half of 5000 is 500. Nothing where only its lead fits."""
+    [(line, written)] = _lines([part]).items()
+    cut = _in_whole_words(tokenizer.truncate(written.text, target), written.text)
+    return {line: Written(cut)} if len(cut) > len(written.text) - len(part.text) else {}
+
+
+def _in_whole_words(cut: str, text: str) -> str:
+    """This beginning of the text, without the word that it ends in the middle of; what is longer is no word."""
+    end = len(cut)
+    if _WORD.match(text, end):
+        least = max(0, end - WORD_CHARACTERS_MAX)
+        while end > least and _WORD.match(text, end - 1):
+            end -= 1
+    found = end == 0 or not _WORD.match(text, end - 1)
+    return (cut[:end] if found else cut).rstrip()
 
 
 def _fitting(

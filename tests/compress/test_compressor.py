@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 
@@ -311,3 +312,25 @@ def test_another_process_gives_the_same() -> None:
     }
     assert len(answers) == 1
     assert "4850" in answers.pop()
+
+
+@pytest.mark.parametrize(
+    "saying",
+    [
+        "预算不能超过5000元，而且必须在三百五十天之内完成",
+        "My budget must not exceed 1,234,567.89 euros for the order ZX-81Q-77.",
+        "No puedo pagar más de 12.500 euros en España.",
+    ],
+)
+def test_a_cut_halves_no_word_and_no_number(saying: str) -> None:
+    """Half of 5000 is 500; and a date with nothing after it says nothing."""
+    whole = {one for one in re.findall(r"[\d.,]*\d|[三百五十]+|[^\W\d_]*[a-zñ]+", saying) if one}
+    for target in range(1, 40):
+        text = Compressor().compress(said(saying), target, TOKENIZER).text
+        lead, _, quoted = text.partition(" ")
+        assert bool(lead) == bool(quoted), text
+        assert set(re.findall(r"[\d.,]*\d|[三百五十]+|[^\W\d_]*[a-zñ]+", quoted)) <= whole, text
+
+
+def test_what_is_no_word_is_cut_all_the_same() -> None:
+    assert "aaaa" in Compressor().compress(said("a" * 10_000), 20, TOKENIZER).text
