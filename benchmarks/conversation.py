@@ -105,7 +105,8 @@ def _contexts(client: Client, user: str, seconds: float) -> list[float]:
     """Milliseconds inside the service; the first is left out."""
     body = {"user_id": user, "session_id": SESSION, "query": "the order of the kettle", "budget_tokens": CONTEXT_TOKENS}
     client.context(body)
-    found, end = [], time.perf_counter() + seconds
+    found: list[float] = []
+    end = time.perf_counter() + seconds
     while not found or time.perf_counter() < end:
         found.append(client.context(body)["timings_ms"]["total"])
     return found

@@ -99,6 +99,7 @@ def _together(
         "next_lone": {"next", "lone", "briefly"} <= found.keys(),
         "next_value": matches and {"next", "repeated"} <= found.keys(),
         "moved": "kind" in found and "replacement" in found and bool({"changed", "repeated"} & found.keys()),
+        "reversed": "flips" in found and not contrast and bool({"replacement", "withdrawal", "change"} & found.keys()),
         "denied": "flips" in found and bool({"changed", "withdrawal"} & found.keys()),
     }
     return {sign: 1.0 for sign, holds in marks.items() if holds}

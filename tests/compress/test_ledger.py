@@ -281,3 +281,22 @@ def test_a_long_conversation_is_folded_in_linear_time():
     begun = time.process_time()
     read(turns)
     assert time.process_time() - begun < 4.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I am allergic to peanuts.", "I am no longer allergic to peanuts."),
+        ("I'm allergic to peanuts.", "I'm not allergic to peanuts any more."),
+        ("I am vegetarian.", "I'm no longer vegetarian."),
+        ("I can't fly at night.", "I can fly at night now."),
+        ("I don't drink wine.", "I drink wine again."),
+        ("I don't want window seats.", "Window seats are fine now."),
+        ("Soy alérgico al polen.", "Ya no soy alérgico al polen."),
+        ("我不吃辣。", "我现在能吃辣了。"),
+        ("我对花生过敏。", "我对花生不再过敏了。"),
+    ],
+)
+def test_what_is_said_the_other_way_round_later_ends_it(before, after):
+    between = ("a: Noted.", "u: I never eat pork.", "a: Noted.") if before.isascii() else ("a: 好的。",)
+    assert superseded(f"u: {before}", *between, f"u: {after}")[0][0] == before

@@ -322,7 +322,7 @@ ENGLISH = Cues(
         r"|pushed|postponed|rescheduled|shift(?:ed)?|make (?:it|that|the)|let's (?:call|say|make|go|do)"
         r"|rais(?:e|ed)|upped|up (?:it|to)|increas(?:e|ed)|stretch|go(?:es|ing)? (?:up |down |back )?(?:to"
         r"|with|for)|back to|down to|drop(?:s|ped)? to|lower(?:ed)?|cut|reduc(?:e|ed)|switch(?:ed|ing)?"
-        r"|swap(?:ped)?|replac(?:e|ed|es)|rather than|no longer|updat(?:e|ed)|correction|scratch"
+        r"|swap(?:ped)?|replac(?:e|ed|es)|rather than|no longer|any ?(?:more|longer)(?=\W*(?:$|,|;|either))|updat(?:e|ed)|correction|scratch"
         r"|second thoughts?|turns? out|(?:i|was) wrong|misspoke|i meant|i mean\b|scrap|revis(?:e|ed)"
         r"|in the end|after all|better make|we're .{1,20} now|can go|has become|become|works out"
         r"|starting (?:from|with)|from (?:january|february|march|april|may|june|july|august|september|october"
