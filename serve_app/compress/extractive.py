@@ -33,6 +33,8 @@ _SPACE = re.compile(r"\s*")
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]+")
 """Control characters, and those that take no place or turn the direction of what follows."""
 
+_COLON = re.compile("[:：]")
+_ROLES = frozenset({"user", "assistant", "tool", "system", "summary"})
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _EPOCH = date(1970, 1, 1)
 MINUTE_US, DAY_US = 60 * SECOND_US, 86_400 * SECOND_US
@@ -124,10 +126,18 @@ def lead(turn: Turn, year: int | None = None, speaker: str | None = None) -> Lea
     """Date (where the speaker was) and speaker; of a date in this year month and day, which are half as many tokens.
     A user without a name goes unnamed.
     """
-    name = speaker or turn.speaker or turn.tool_name or turn.role
+    name = speaker or _called(turn)
     said_on = _local_date(turn)
     day = said_on.text[MONTH_AT:] if said_on.year == year else said_on.text
-    return Lead(day, f"{_plain(name)}:", unnamed=name == turn.role == "user")
+    return Lead(day, f"{name}:", unnamed=name == turn.role == "user")
+
+
+def _called(turn: Turn) -> str:
+    """Who speaks. No name passes for what a role is called, or for a name and something that was said."""
+    name = _plain(_COLON.sub(" ", turn.speaker or turn.tool_name or ""))
+    if not name or (name != turn.role and name.casefold() in _ROLES):
+        return f"{turn.role} {name}".rstrip()
+    return name
 
 
 def full_lead(turn: Turn) -> Lead:
