@@ -35,8 +35,11 @@ SAMPLES_MAX = 4
 RESTS_PER_WORK = 19
 """Time that the thread rests for the time it computed: a twentieth of a core."""
 
+RETENTION_AFTER_S = 30.0
+"""So long after the start the held-out dialogues are summed up: a service that starts has other things to do."""
+
 RETENTION_EVERY_S = 24 * 3600
-"""The held-out dialogues are summed up after the start, and then so often: models behind an address may change."""
+"""And then so often: models behind an address may change."""
 
 CLOSE_S = 1.0
 
@@ -55,11 +58,19 @@ class Sample(NamedTuple):
 
 
 class SummaryMeasures:
-    def __init__(self, compressor: Afresh, tokenizer: Tokenizer, meter: SummaryMeter, deadline_s: float) -> None:
+    def __init__(
+        self,
+        compressor: Afresh,
+        tokenizer: Tokenizer,
+        meter: SummaryMeter,
+        deadline_s: float,
+        first_after_s: float = RETENTION_AFTER_S,
+    ) -> None:
         self._compressor = compressor
         self._tokenizer = tokenizer
         self._meter = meter
         self._deadline_s = deadline_s
+        self._first_after_s = first_after_s
         self._made = 0
         self._samples: queue.Queue[Sample] = queue.Queue(SAMPLES_MAX)
         self._closed = threading.Event()
@@ -93,7 +104,7 @@ class SummaryMeasures:
         return self._thread.is_alive()
 
     def _run(self) -> None:
-        due = time.monotonic()
+        due = time.monotonic() + self._first_after_s
         while not self._closed.is_set():
             try:
                 if time.monotonic() >= due:

@@ -1,4 +1,4 @@
-"""A summary made a second time is the same one, and one that is not is told on; retention is measured at the start."""
+"""A summary made a second time is the same one, and one that is not is told on; retention is measured after the start."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def summary(*reasons: str) -> Summary:
 
 
 def measured(compressor: Compressor, told: Told, until: Callable[[], object], *made: Summary) -> None:
-    measures = SummaryMeasures(compressor, open_tokenizer(), told, 10.0)
+    measures = SummaryMeasures(compressor, open_tokenizer(), told, 10.0, first_after_s=0.0)
     measures.start()
     for one in made:
         measures.made(one, TURNS)
@@ -75,7 +75,7 @@ def test_one_that_wavers_is_told_on() -> None:
 def test_one_of_many_is_a_sample_and_a_degraded_one_never() -> None:
     told = Told()
     measured(Compressor(), told, lambda: len(told.drifts) == 2, *[summary()] * (SAMPLE_EVERY + 1))
-    measures = SummaryMeasures(Compressor(), open_tokenizer(), told, 10.0)
+    measures = SummaryMeasures(Compressor(), open_tokenizer(), told, 10.0, first_after_s=0.0)
     measures.made(summary("coarse: deadline"), TURNS)
     measures.start()
     time.sleep(0.2)
