@@ -1,4 +1,4 @@
-"""A summary made a second time is the same one, and one that is not is told on; retention is measured after the start."""
+"""A summary made a second time is the same one, and one that is not is told on; retention is measured, too."""
 
 from __future__ import annotations
 
