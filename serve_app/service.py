@@ -242,10 +242,10 @@ class Service:
             of_callers,
         )
         opened.callback(compressing.close)
-        for model in models:  # once more, so that they end first: whoever waits for one would hold up the rest
-            opened.callback(model.close)
-        if of_callers is not None:
-            opened.callback(of_callers.close)  # before the threads that wait for it
+        for one in (*models, making, of_callers):  # once more, to end first: who waits for one would hold up the rest
+            if one is not None and not isinstance(one, Compressor):
+                opened.callback(one.close)
+        opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         read_only = settings.role == "replica"

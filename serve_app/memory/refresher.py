@@ -103,10 +103,14 @@ class Refresher:
         if self._writers and not self._agenda.ask(key, in_s, read=read):
             self.forgotten.add(key.shard)
 
-    def close(self) -> None:
-        """Soon, even while a model works: nothing that is acknowledged depends on it."""
+    def end(self) -> None:
+        """Begin nothing any more, and wait for nobody."""
         self._closed.set()
         self._agenda.close()
+
+    def close(self) -> None:
+        """Soon, even while a model works: nothing that is acknowledged depends on it."""
+        self.end()
         deadline = time.monotonic() + CLOSE_S
         for thread in self._threads:
             if thread.ident is not None:
