@@ -72,7 +72,7 @@ class SummaryMeasures:
         self._deadline_s = deadline_s
         self._first_after_s = first_after_s
         self._made = 0
-        self._samples: queue.Queue[Sample] = queue.Queue(SAMPLES_MAX)
+        self._samples: queue.Queue[Sample | None] = queue.Queue(SAMPLES_MAX)
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="summary-measures", daemon=True)
 
@@ -96,6 +96,8 @@ class SummaryMeasures:
     def close(self) -> None:
         """Soon, even while a model works."""
         self._closed.set()
+        with contextlib.suppress(queue.Full):
+            self._samples.put_nowait(None)  # wakes the thread
         if self._thread.ident is not None:
             self._thread.join(CLOSE_S)
 
@@ -129,6 +131,8 @@ class SummaryMeasures:
         try:
             sample = self._samples.get(timeout=1.0)
         except queue.Empty:
+            return
+        if sample is None:
             return
         began = time.thread_time()
         again = self._compressor.afresh().compress(
