@@ -80,7 +80,7 @@ def test_a_damaged_log_is_told_then_mended(said: Callable[..., tuple[int, Any]],
     log = next(
         path for path in (folder / "log").iterdir() if any(b"ann says 3" in one.read_bytes() for one in path.iterdir())
     )
-    victim = next(path for path in sorted(log.iterdir()) if b"ann says 3" in path.read_bytes())  # a summary may quote it
+    victim = next(path for path in sorted(log.iterdir()) if b"ann says 3" in path.read_bytes())
     victim.write_bytes(victim.read_bytes()[:-4] + b"\0\0\0\0")
     status, checked = said("verify", "--data", folder)
     assert (status, checked["sound"]) == (1, False)
