@@ -182,7 +182,7 @@ class Service:
             policies,
             metrics.summaries,
             self._measures.made,
-            making.computed_s if isinstance(making, CompressorApart) else time.thread_time,
+            making.burden_s if isinstance(making, CompressorApart) else time.thread_time,
         )
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:

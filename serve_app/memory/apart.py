@@ -30,6 +30,11 @@ from serve_app.memory.known import Known
 from serve_app.ports import Tokenizer
 
 NICENESS = 10
+
+BURDEN = 1 / 9
+"""What this process computes burdens requests so much less: it rests as long as it works, where a thread beside them
+rests nine times as long. After an import its summaries are there soon."""
+
 IDLE_S = 300.0
 """After so long without an order the process ends."""
 
@@ -102,9 +107,9 @@ class CompressorApart:
         order = Order(packed, target_tokens, tokenizer.name, afresh=self._fresh)
         return self._worker.answer(order, time.monotonic() + (deadline_s or ORDER_S))
 
-    def computed_s(self) -> float:
-        """What the calling thread has computed, what it had computed here included."""
-        return time.thread_time() + self._worker.computed_s
+    def burden_s(self) -> float:
+        """What the calling thread has computed, and a share of what was computed here for it."""
+        return time.thread_time() + self._worker.computed_s * BURDEN
 
     def close(self) -> None:
         self._worker.close()
