@@ -29,7 +29,7 @@ from serve_app.errors import SummariserFailed
 from serve_app.memory.known import Known
 from serve_app.ports import Tokenizer
 
-NICENESS = 10
+NICENESS = 19
 
 BURDEN = 1 / 9
 """What this process computes burdens requests so much less: it rests as long as it works, where a thread beside them
