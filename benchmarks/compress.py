@@ -23,7 +23,7 @@ from benchmarks import conversation
 from benchmarks.conversation import at, spread
 from benchmarks.dialogues import Dialogue, read_dialogues
 from serve_app.client.http import Client, Json
-from serve_app.compress.drift import distance
+from serve_app.drift import distance
 
 SHARE = 0.35
 """Of a dialogue's tokens: what its summary may take."""

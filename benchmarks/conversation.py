@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from benchmarks.dialogues import Dialogue, endless
 from serve_app.client.http import Client, Json
-from serve_app.compress.drift import distance
+from serve_app.drift import distance
 
 HUNDRED = 100
 REFRESH_EVERY = 5

@@ -136,8 +136,7 @@ class Worker:
     def forget(self) -> None:
         """Now, or when the order that is being answered is done."""
         self._forget = True
-        if self._turn.acquire(blocking=False):
-            self._turn_over()
+        self._tell()
 
     def answer(self, order: Order, deadline: float) -> Compressed:
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -145,7 +144,8 @@ class Worker:
         try:
             return self._answered(order, deadline)
         finally:
-            self._turn_over()
+            self._turn.release()
+            self._tell()
 
     def close(self) -> None:
         """Whoever waits for an answer hears that there is none."""
@@ -176,17 +176,21 @@ class Worker:
                 self._end()
         raise SummariserFailed("the process that sums up has ended")
 
-    def _turn_over(self) -> None:
-        """Nobody asks any more: what is to be forgotten is told now, since the next order may be long in coming."""
-        try:
-            if self._forget and self._line is not None:
-                _let_wait(self._line, TELL_S)
-                self._line.send_bytes(msgspec.msgpack.encode(Order([], 0, "", forget=True)))
+    def _tell(self) -> None:
+        """What is to be forgotten is told once nobody is being answered, since the next order may be long in coming.
+
+        Whoever is being answered tells it afterwards: no word is lost between the two.
+        """
+        while self._forget and self._turn.acquire(blocking=False):
             self._forget = False
-        except OSError:
-            self._end()
-        finally:
-            self._turn.release()
+            try:
+                if self._line is not None:
+                    _let_wait(self._line, TELL_S)
+                    self._line.send_bytes(msgspec.msgpack.encode(Order([], 0, "", forget=True)))
+            except OSError:
+                self._end()  # and with it all that it remembered
+            finally:
+                self._turn.release()
 
     def _begin(self) -> Connection:
         ours, theirs = Pipe()

@@ -169,8 +169,8 @@ class SummaryMaker:
             if block.changed_seq > state.read_at:  # all of it was erased under our hands
                 self.discarded += 1
             return None
-        latest, made_of = state.latest, input_hash(turns)
-        if latest is not None and latest.same_input(made_of, self._compressor.version, options.target_tokens):
+        latest = state.latest
+        if latest is not None and self._stands(latest, turns, options):
             return self._renewed(writer, key, latest, state.read_at, options)
         summary = self._summed(key.session, turns, options)
         if shard.block(key.owner).changed_seq > state.read_at:  # what was read may have been erased before it was asked
@@ -184,6 +184,12 @@ class SummaryMaker:
         self.made += 1
         self._tell(stored, turns)
         return stored
+
+    def _stands(self, latest: Summary, turns: Sequence[Turn], options: SummaryOptions) -> bool:
+        """Whether a new one would be the same. Of one that ends with another turn that is known without a digest."""
+        if latest.last_seq != turns[-1].seq:
+            return False
+        return latest.same_input(input_hash(turns), self._compressor.version, options.target_tokens)
 
     def _renewed(
         self, writer: ShardWriter, key: Key, latest: Summary, read_at: int, options: SummaryOptions

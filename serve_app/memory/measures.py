@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from serve_app.compress.drift import distance
 from serve_app.compress.retention import measured
 from serve_app.core import Summary, Turn
+from serve_app.drift import distance
 from serve_app.errors import SummariserFailed
 from serve_app.memory.making import Compresses, SummaryMeter
 from serve_app.ports import Tokenizer

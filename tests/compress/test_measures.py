@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve_app.compress.compressor import Compressor
-from serve_app.compress.drift import WORDS_MAX, distance
 from serve_app.compress.retention import Kept, held_out, kept_in, measured
 from serve_app.context.tokens import open_tokenizer
+from serve_app.drift import WORDS_MAX, distance
 
 texts = st.lists(st.sampled_from(["a", "b", "cc", "猫", "虾"]), max_size=12).map(" ".join)
 
