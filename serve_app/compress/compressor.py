@@ -16,11 +16,11 @@ from serve_app.compress.extractive import EXTRACTIVE_VERSION, quotes
 from serve_app.compress.ledger import LEDGER_VERSION
 from serve_app.compress.parts import Digests, Settled, course_of, digests, read_on
 from serve_app.compress.prose import Writing
-from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import SEGMENTS_VERSION, Course
 from serve_app.core import Constraint, Topic, Turn
 from serve_app.errors import InvalidRequest
 from serve_app.ports import Summariser, Tokenizer
+from serve_app.remembered import Remembered
 
 MODELS_S = 60.0
 """How long the models may take for one summary where the caller sets no deadline."""

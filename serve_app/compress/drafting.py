@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from serve_app.compress.evidence import Evidence
-from serve_app.compress.remembered import Remembered
 from serve_app.errors import SummariserFailed
 from serve_app.ports import Summariser, SummaryTask, Tokenizer
+from serve_app.remembered import Remembered
 
 DRAFTS_VERSION = "drafts-1"
 """Changes with anything here, in the chunks or in the evidence that changes what is made of an answer."""

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from serve_app.compress.ledger import Reading, entries_of, read
-from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import Course
 from serve_app.compress.statements import Statement
 from serve_app.core import Turn
+from serve_app.remembered import Remembered
 
 PART_TURNS = 64
 """Turns of one part: a conversation of so many is read as a whole."""

@@ -15,10 +15,10 @@ from serve_app.compress.composing import NO_TURN, Line, Part, composed, whole
 from serve_app.compress.drafting import Chunk, Draft, Sentences, Stage, calibrated, drafted, merged, within
 from serve_app.compress.extractive import full_lead, lead, year_of
 from serve_app.compress.ledger import Reading
-from serve_app.compress.remembered import Remembered
 from serve_app.compress.segments import Segment
 from serve_app.core import Turn
 from serve_app.ports import Summariser, Tokenizer
+from serve_app.remembered import Remembered
 
 PROSE_SHARE = 3
 """A summary's target over this is what models may say of it."""

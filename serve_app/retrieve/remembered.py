@@ -6,8 +6,6 @@ What is kept are digests and scores, no text. Bounded; those used least recently
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
@@ -39,25 +37,3 @@ def digest_of(clues: Clues, question: Question) -> bytes:
     lacking = [(ordinal, turn.fields_gone) for ordinal, turn in clues.turns.items() if turn.fields_gone]
     whole.update(msgspec.json.encode(lacking))
     return whole.digest()
-
-
-class Remembered:
-    """Safe for threads."""
-
-    def __init__(self, orders_max: int = ORDERS_MAX) -> None:
-        self._orders_max = orders_max
-        self._orders: OrderedDict[bytes, Opinions] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, digest: bytes) -> Opinions | None:
-        with self._lock:
-            found = self._orders.get(digest)
-            if found is not None:
-                self._orders.move_to_end(digest)
-            return found
-
-    def put(self, digest: bytes, opinions: Opinions) -> None:
-        with self._lock:
-            self._orders[digest] = opinions
-            if len(self._orders) > self._orders_max:
-                self._orders.popitem(last=False)

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from serve_app.breaker import Breaker
 from serve_app.errors import Overloaded
 from serve_app.ports import Reranker, Shortlist
+from serve_app.remembered import Remembered
 from serve_app.retrieve.found import Found, Judged, Why
 from serve_app.retrieve.fuse import SCORE_STEPS
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.remembered import Opinions, Remembered, digest_of
+from serve_app.retrieve.remembered import ORDERS_MAX, Opinions, digest_of
 from serve_app.retrieve.shortlist import Clues, shortlist_of
 
 DEADLINE_S: Final = 0.25
@@ -83,7 +84,7 @@ class SecondStage:
         self._meter = meter
         self._deadline_s = deadline_s
         self._clock = clock
-        self._remembered = Remembered()
+        self._remembered: Remembered[Opinions] = Remembered(ORDERS_MAX)
         self.breaker = Breaker("reranker", FAULTS_MAX, rest_s, clock)
         """Of the model: the others compute on the thread that asks them."""
 

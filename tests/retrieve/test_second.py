@@ -18,11 +18,11 @@ from serve_app.errors import Overloaded, RerankerUnavailable, StoreUnavailable
 from serve_app.models.stub import HashEmbedder
 from serve_app.ports import EncodedQuery, Shortlist
 from serve_app.records import TurnPut, TurnVectors, VectorsPut
+from serve_app.remembered import Remembered
 from serve_app.retrieve.features import FEATURES
 from serve_app.retrieve.filters import Filters
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.remembered import Remembered
 from serve_app.retrieve.rerankers import LateInteraction
 from serve_app.retrieve.search import search
 from serve_app.retrieve.second import SecondStage
