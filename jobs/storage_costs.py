@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from serve_app.core import EmbeddingVersion, Owner
+from serve_app.core import EmbeddingVersion, Owner, TurnForm
 from serve_app.ports import TOKEN_DIMENSION, Encodings
 from serve_app.records import Record, decode_record
 from serve_app.stores.cold import ColdTable
@@ -59,6 +59,9 @@ class RandomEncoders:
 
     def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
         return self._names
+
+    def form(self, version: str) -> TurnForm:
+        return "contextual"
 
     def chunks(self, version: str, text: str) -> list[str]:
         return [text]

@@ -233,8 +233,12 @@ class TimeWindow(msgspec.Struct, frozen=True):
         return start, NEVER if self.end is None else (self.end - _EPOCH) // timedelta(microseconds=1)
 
 
+TurnForm = Literal["contextual", "plain"]
+"""How a turn is written out for an encoder: `Caroline (8 May 2023): text`, or its text alone."""
+
+
 class EmbeddingVersion(msgspec.Struct, frozen=True):
-    """Immutable name of one vector space: model, revision, pooling, text template and dimension."""
+    """Immutable name of one vector space: model, revision, pooling, texts, dimension and the type of what is stored."""
 
     name: str
     model: str
@@ -244,6 +248,8 @@ class EmbeddingVersion(msgspec.Struct, frozen=True):
     dimension: int
     max_tokens: int
     normalised: bool = True
+    turns: TurnForm = "contextual"
+    dtype: Literal["float16"] = "float16"
 
 
 class Degradation(msgspec.Struct, frozen=True):

@@ -46,6 +46,7 @@ from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
 from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
+from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
@@ -56,6 +57,7 @@ from serve_app.observe.metrics import Breakers, Gauges, Metrics
 from serve_app.ports import Embedder, Expander, Summariser
 from serve_app.records import Record
 from serve_app.retrieve.second import SecondStage
+from serve_app.routing import VersionPlan
 from serve_app.shards import (
     OpenColdTable,
     Openers,
@@ -187,7 +189,6 @@ class Service:
         reranker = self._open_reranker(settings.rerank)
         if reranker is not None:
             opened.callback(reranker.close)
-        second = second_stage(settings.rerank, identity.versions, reranker, metrics, settings.memory.rest_s)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
@@ -199,6 +200,17 @@ class Service:
             duties: list[Duty] = [rescan, self._upkeep]
             operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
         encoding = Encoding(encoders, self._pools.memory, settings.memory.rest_s)
+
+        def open_second(names: tuple[str, ...], new: bool) -> SecondStage:
+            read = [encoders.version(name) for name in names]
+            return second_stage(settings.rerank, read, reranker, metrics, settings.memory.rest_s)
+
+        serving = Serving(
+            VersionPlan.of([version.name for version in identity.versions]),
+            open_second,
+            (compressor.version, RULES_VERSION, tokenizer.name),
+        )
+        serving.of("")  # opened here and now: a ranker's file that is none ends the start
         memory = Memory(
             self._writers,
             self._indexer,
@@ -208,18 +220,11 @@ class Service:
             self._pools,
             settings.memory,
             self._clock,
-            (
-                "+".join(version.name for version in identity.versions),
-                compressor.version,
-                RULES_VERSION,
-                tokenizer.name,
-                *second.names,
-            ),
+            serving,
             policies,
             settings.limits.user_turns,
             Retrievals(noted, metrics),
             Understanding(policies, self._expander),
-            second,
             Relevance(encoding, reranker, self._pools.memory),
             layouts,
         )
@@ -228,7 +233,7 @@ class Service:
         )
         operator.watch(keys, policies, layouts, golden_files, models=models)
         metrics.watch(Gauges(self._gauges))
-        breakers = self._breakers(encoding, second, models)
+        breakers = self._breakers(encoding, serving, models)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
@@ -289,7 +294,7 @@ class Service:
             settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
         )
         opened.callback(backups.close)
-        warm = encoders.query(WARM_UP)
+        warm = encoders.query(encoders.base.primary, WARM_UP)
         return WritingOperator(
             self._writers, housekeeper, self._indexer, self._refresher, self._pools.stores, damages, warm, backups
         )
@@ -299,7 +304,9 @@ class Service:
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
-        return FollowingOperator(self._writers, self._followers, self._pools.stores, encoders.query(WARM_UP))
+        return FollowingOperator(
+            self._writers, self._followers, self._pools.stores, encoders.query(encoders.base.primary, WARM_UP)
+        )
 
     def _open_encoders(
         self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion], metrics: Metrics
@@ -329,19 +336,18 @@ class Service:
             self._upkeep.committed(shard, records)
 
     def _breakers(
-        self, encoding: Encoding, second: SecondStage, models: Sequence[Summariser]
+        self, encoding: Encoding, serving: Serving, models: Sequence[Summariser]
     ) -> Callable[[], list[Breaker]]:
         """Of all that may hang."""
         asked: list[Summariser | Expander] = [*models, *filter(None, [self._expander])]
         shards = [writer.shard for writer in self._writers]
         guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
-        all_of_them = [
+        fixed = [*(one.breaker for one in asked), *(guard.breaker for guard in guards)]
+        return lambda: [
             *encoding.breakers.values(),
-            second.breaker,
-            *(one.breaker for one in asked),
-            *(guard.breaker for guard in guards),
+            *(one.breaker for one in serving.seconds()),
+            *fixed,
         ]
-        return lambda: all_of_them
 
     def _gauges(self) -> Iterable[tuple[str, str, float]]:
         shards = [writer.shard for writer in self._writers]

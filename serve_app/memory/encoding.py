@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -19,6 +19,7 @@ from serve_app.breaker import Breaker
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError, Overloaded
 from serve_app.ports import EncodedQuery, Encodings, Vectors
+from serve_app.routing import Routing
 
 T = TypeVar("T")
 
@@ -47,7 +48,9 @@ class Encoders(Protocol):
 
     def of_query(self, text: str) -> str: ...
 
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]: ...
+    def query(
+        self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
+    ) -> Future[EncodedQuery]: ...
 
     def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]: ...
 
@@ -61,8 +64,18 @@ class Encoding:
         self._encoders = encoders
         self._pool = pool
         self._arrivals: Arrivals | None = None
-        names = [version.name for version in encoders.versions]
-        self.breakers = {name: Breaker(f"encoder-{name}", FAULTS_MAX, rest_s) for name in names}
+        self._rest_s = rest_s
+        self._breakers: dict[str, Breaker] = {}
+
+    @property
+    def breakers(self) -> Mapping[str, Breaker]:
+        """By version, of those that are held."""
+        return {version.name: self._breaker(version.name) for version in self._encoders.versions}
+
+    def _breaker(self, version: str) -> Breaker:
+        """Of a version that may have come while the service runs."""
+        found = self._breakers.get(version)
+        return found or self._breakers.setdefault(version, Breaker(f"encoder-{version}", FAULTS_MAX, self._rest_s))
 
     def version(self, named: str | None = None) -> EmbeddingVersion:
         """The active version of this name, or of the model of this name; the primary one without a name.
@@ -76,15 +89,21 @@ class Encoding:
             raise InvalidRequest(f"model: the active {active} {' and '.join(repr(one.name) for one in versions)}")
         return found[0]
 
-    async def query(self, text: str, solo: bool, deadline: float) -> tuple[EncodedQuery | None, tuple[str, ...]]:
-        """The query's vector by `deadline` (monotonic), or the reason why there is none."""
-        breaker = self.breakers[self._encoders.of_query(text)]
+    async def query(
+        self, text: str, solo: bool, deadline: float, routing: Routing | None = None
+    ) -> tuple[EncodedQuery | None, tuple[str, ...]]:
+        """The query's vector by `deadline` (monotonic), or the reason why there is none.
+
+        `routing`: that which serves who asks; without it the base one.
+        """
+        version = (routing or self._encoders).of_query(text)
+        breaker = self._breaker(version)
         if not breaker.admit():
-            known = self._known(text, solo)
+            known = self._known(version, text, solo)
             return (None, ("dense: left_alone",)) if known is None else (known, ())
         limit_s = deadline - time.monotonic()
         try:
-            asked = self._encoders.query(text, solo=solo, deadline=deadline)
+            asked = self._encoders.query(version, text, solo=solo, deadline=deadline)
         except MemstrataError as error:
             breaker.released()
             return None, (f"dense: {error.code}",)
@@ -100,10 +119,10 @@ class Encoding:
             _note(breaker, encoded, limit_s)
         return (None, (f"dense: {_reason(encoded)}",)) if isinstance(encoded, BaseException) else (encoded, ())
 
-    def _known(self, text: str, solo: bool) -> EncodedQuery | None:
+    def _known(self, version: str, text: str, solo: bool) -> EncodedQuery | None:
         """The query's vector where it need not be computed."""
         try:
-            asked = self._encoders.query(text, solo=solo, deadline=PAST)
+            asked = self._encoders.query(version, text, solo=solo, deadline=PAST)
         except MemstrataError:
             return None
         return asked.result() if asked.done() and asked.exception() is None else None

@@ -63,6 +63,7 @@ from serve_app.memory.requests import (
 )
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.searching import Size, found_at_hand, found_in, mode_of
+from serve_app.memory.serving import Served, Serving
 from serve_app.memory.timing import Stages
 from serve_app.placement import shard_of
 from serve_app.policies import Policies, TtlPolicy
@@ -70,7 +71,6 @@ from serve_app.ports import EncodedQuery, Tokenizer
 from serve_app.records import Erasure
 from serve_app.retrieve.found import Answer
 from serve_app.retrieve.question import Question
-from serve_app.retrieve.second import SecondStage
 from serve_app.retrieve.statements import Result
 from serve_app.retrieve.work import Work
 from serve_app.stores.block import TURNS_RESIDENT_MAX
@@ -130,12 +130,11 @@ class Memory:
         pools: Pools,
         options: MemoryOptions,
         clock: Callable[[], int],
-        versions: tuple[str, ...],
+        serving: Serving,
         policies: Policies,
         user_turns: int | None,
         retrievals: Retrievals,
         understanding: Understanding,
-        second: SecondStage,
         relevance: Relevance,
         layouts: Layouts,
     ) -> None:
@@ -149,12 +148,11 @@ class Memory:
         self._reads = Reads(pools, options.store_wait_s)
         self._options = options
         self._clock = clock
-        self._versions = versions
+        self._serving = serving
         self._policies = policies
         self._user_turns = user_turns
         self._retrievals = retrievals
         self._understanding = understanding
-        self._second = second
         self._redacting = Redacting(policies, pools.memory)
         self._layouts = layouts
         self._histories = Histories()
@@ -343,6 +341,7 @@ class Memory:
         deadline = None if request.deadline_s is None else started + request.deadline_s
         plan = self._plan(started, request.deadline_s)
         shard = await self._reached(owner, request.min_receipt, request.deadline_s)
+        served = self._serving.of(owner.key)
         instant = self._clock() if request.now is None else request.now
         now = self._effective(instant)
         understood, doubts = await self._understood(shard, owner, request, instant, now, plan)
@@ -353,7 +352,7 @@ class Memory:
         )
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
-        encoded, reasons = await self._encoded(query, False, plan) if wanted else (None, ())
+        encoded, reasons = await self._encoded(query, False, plan, served) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
             query=query,
@@ -367,12 +366,12 @@ class Memory:
             said=understood.said,
             work=Work(deadline),
             rerank=request.reranked and encoded is not None,
-            late=self._second.late,
+            late=served.second.late,
             asked_at=instant,
             deadline=plan.rerank,
             explain=request.explain,
         )
-        found, answer = await self._found(shard, owner, size, plan, question, encoded, stages)
+        found, answer = await self._found(shard, owner, size, plan, question, encoded, served, stages)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
         degradation = Degradation("full", tuple(dict.fromkeys((*doubts, *reasons, *answer.reasons, *shard.doubts))))
@@ -392,11 +391,12 @@ class Memory:
         plan: Plan,
         question: Question,
         encoded: EncodedQuery | None,
+        served: Served,
         stages: Stages,
     ) -> tuple[list[Result], Answer]:
         """What answers the question, or that part of it which is in memory where the whole does not come in time."""
         branch = stages.branch()
-        asked = (shard, owner.key, question, encoded, self._second, branch)
+        asked = (shard, owner.key, question, encoded, served.second, branch)
         try:
             found = await self._reads.read(shard, owner, size, plan.retrieve, plan.answer, found_in, *asked)
         except TimeoutError:
@@ -408,9 +408,12 @@ class Memory:
     def _plan(self, started: float, deadline_s: float | None) -> Plan:
         return self._options.shares.of(started, deadline_s or self._options.deadline_s)
 
-    async def _encoded(self, text: str, solo: bool, plan: Plan) -> tuple[EncodedQuery | None, tuple[str, ...]]:
+    async def _encoded(
+        self, text: str, solo: bool, plan: Plan, served: Served
+    ) -> tuple[EncodedQuery | None, tuple[str, ...]]:
         """The query as encoded within its share of the deadline, or the reason why there is none."""
-        return await self.encoder.query(text, solo, min(plan.embed, time.monotonic() + self._options.vector_wait_s))
+        limit = min(plan.embed, time.monotonic() + self._options.vector_wait_s)
+        return await self.encoder.query(text, solo, limit, served.routing)
 
     # ---- context
 
@@ -423,16 +426,17 @@ class Memory:
         if request.as_of.shard not in (None, shard.number):
             raise InvalidReceipt("as_of: this receipt was not given out for this user")
         stages.mark("wait")
-        moment = Moment(now, self._effective(now), self._versions)
+        served = self._serving.of(owner.key, shard.number, request.as_of)
+        moment = Moment(now, self._effective(now), served.names)
         plan = self._plan(started, request.deadline_s)
         understood = await self._resolved(shard, owner, request, moment, plan)
         layouts = await self._layouts_then(shard, owner, request.as_of, plan)
         chosen = choose(layouts.state, request, understood.window)
         stages.mark("expand")
-        encoded, reasons = await self._encoded(understood.query, True, plan)
+        encoded, reasons = await self._encoded(understood.query, True, plan, served)
         stages.mark("embed")
-        reasons = (*layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
-        retrieval = Retrieval(understood, encoded, self._second, plan)
+        reasons = (*served.reasons, *layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
+        retrieval = Retrieval(understood, encoded, served.second, plan)
         packing = Packing(chosen.layout, tokenizer, self._histories)
         made = await self._answered(shard, owner, request, retrieval, reasons, moment, packing, stages)
         self._retrievals.gave("context", made.context.degradation)

@@ -18,11 +18,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion
+from serve_app.core import EmbeddingVersion, TurnForm
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
 from serve_app.models.multilingual import MULTILINGUAL, MultilingualEmbedder
 from serve_app.models.projection import token_projection
+from serve_app.models.stub import DIMENSION as HASH_DIMENSION
 from serve_app.models.stub import HashEmbedder
 from serve_app.models.weights import PACKAGED, EncoderFiles, encoder_files, named
 from serve_app.ports import Embedder, Encodings, Spans, Vectors
@@ -57,6 +58,7 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `model` is the packaged default, the packaged "use-multilingual-v3", a folder, a hub id, or "hash" (deterministic,
     no meaning: for tests; "hash-384" with so many dimensions).
+    `turns` says how a turn is written out before the template: "contextual" (with speaker and day) or "plain".
     All but `device` ("auto", "cpu", "cuda", "cuda:1") and `placement` are part of the version: a change is a
     migration. `placement` says where the encoder runs: inside the service's process, or in a deployment of its own,
     which only the Ray engine has.
@@ -68,6 +70,7 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     template: str = TEXT
     normalise: bool = True
     max_tokens: int | None = None
+    turns: TurnForm = "contextual"
     device: str = "auto"
     placement: Literal["inside", "deployment"] = "inside"
 
@@ -82,9 +85,9 @@ def open_embedder(options: EncoderOptions | None = None) -> Embedder:
     """Open an encoder. Raises EncoderUnavailable, naming the install command where something is missing."""
     options = options or EncoderOptions()
     if hashing := HASH_MODEL.fullmatch(options.model):
-        return HashEmbedder(int(hashing[1])) if hashing[1] else HashEmbedder()
+        return HashEmbedder(int(hashing[1] or HASH_DIMENSION), options.turns)
     if options.model == MULTILINGUAL:
-        return MultilingualEmbedder()
+        return MultilingualEmbedder(options.turns)
     return TransformersEmbedder(options.model, options)
 
 
@@ -224,5 +227,6 @@ def _version(files: EncoderFiles, pooling: Literal["mean", "cls"], options: Enco
             dimension=files.dimension,
             max_tokens=min(max_tokens, files.positions),
             normalised=options.normalise,
+            turns=options.turns,
         )
     )

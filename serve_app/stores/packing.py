@@ -5,15 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import ROWS_PER_TURN_MAX, Turn
+from serve_app.core import ROWS_PER_TURN_MAX, Turn, TurnForm
 from serve_app.stores.views import contextual_text
 
 PACKED_BYTES = 2
 """Of one component of a packed vector."""
 
 
-def turn_text(turn: Turn) -> str:
-    """The text of a turn as it is indexed and embedded: who said it, when, and what."""
+def turn_text(turn: Turn, form: TurnForm = "contextual") -> str:
+    """The text of a turn as it is indexed, and as versions of this form embed it: who said it, when, and what; or what
+    alone.
+    """
+    if form == "plain":
+        return turn.text
     return contextual_text(turn.speaker, turn.role, turn.created_at, turn.offset_minutes, turn.text)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
-from serve_app.core import Turn
+from serve_app.core import Turn, TurnForm
 from serve_app.errors import MemstrataError, Overloaded
 from serve_app.ports import Encodings
 from serve_app.records import Record, TurnPut, TurnVectors, VersionVectors
@@ -57,6 +57,8 @@ class TurnEncoders(Protocol):
     def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
         """The versions that a turn is embedded under. `mixed`: its owner's memory has other scripts than Latin."""
         ...
+
+    def form(self, version: str) -> TurnForm: ...
 
     def chunks(self, version: str, text: str) -> list[str]: ...
 
@@ -221,7 +223,8 @@ class Indexer:
     def _embedded(self, version: str, turns: dict[int, Turn]) -> Embedded:
         """With the encoder; what it raises at once comes with the vectors, too."""
         try:
-            pieces = [self._encoders.chunks(version, turn_text(turn)) for turn in turns.values()]
+            form = self._encoders.form(version)
+            pieces = [self._encoders.chunks(version, turn_text(turn, form)) for turn in turns.values()]
             return Embedded(turns, pieces, self._encoders.passages(version, [one for cut in pieces for one in cut]))
         except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
             failed: Future[Encodings] = Future()

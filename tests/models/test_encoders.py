@@ -75,7 +75,7 @@ def test_each_version_has_its_own_encoder() -> None:
     try:
         assert [version.name for version in encoders.versions] == list(BOTH)
         for text, name, dimension in (("one two", LATIN, 64), ("一二", OTHER, 32)):
-            asked = encoders.query(text).result(WAIT_S)
+            asked = encoders.query(encoders.of_query(text), text).result(WAIT_S)
             assert (asked.version, asked.vector.shape) == (name, (dimension,))
             assert asked.tokens is not None
             assert len(asked.tokens) == 2
@@ -98,7 +98,7 @@ def test_an_encoder_that_gives_no_tokens_is_none_the_worse() -> None:
 
     encoders = Encoders([Plain()])
     try:
-        asked = encoders.query("one two").result(WAIT_S)
+        asked = encoders.query(encoders.base.primary, "one two").result(WAIT_S)
         assert (asked.tokens, asked.spans) == (None, None)
         stored = encoders.passages(LATIN, ["one two", "three"]).result(WAIT_S)
         assert stored.tokens is None

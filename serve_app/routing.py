@@ -1,0 +1,113 @@
+"""Which embedding version reads what, for whom, and since when. Pure.
+
+A `Routing` chooses by script: a query is read by one version, a turn by as many as its owner's queries may ask. A
+`VersionPlan` says which routing serves an owner, now or as of an earlier seq: during a migration there are two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from serve_app.scripts import has_latin, has_other
+
+EPOCHS_MAX: Final = 64
+"""Changes of what serves whom that a store remembers; contexts as of a time before them are made as the oldest says."""
+
+
+class Routing(msgspec.Struct, frozen=True):
+    """Names of versions: `primary` reads Latin letters, `multilingual` any other script; they may be the same."""
+
+    primary: str
+    multilingual: str
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Routing:
+        """Of one version or two, the primary one first. Raises ValueError."""
+        if not 1 <= len(names) <= 2:
+            raise ValueError(f"{len(names)} encoders; one, or two")
+        return cls(names[0], names[-1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.primary, self.multilingual)))
+
+    def of_query(self, text: str) -> str:
+        """The version that is searched for this query."""
+        return self.multilingual if has_other(text) else self.primary
+
+    def of_turn(self, text: str, mixed: bool) -> tuple[str, ...]:
+        """The versions that a turn gets vectors of, in the order of `names`.
+
+        `mixed`: the owner's memory holds other scripts than Latin already, so that any of its turns may be asked for
+        in one of them.
+        """
+        if self.multilingual == self.primary:
+            return (self.primary,)
+        other = has_other(text)
+        primary = has_latin(text) or not other
+        wanted = ((self.primary, primary), (self.multilingual, other or mixed))
+        return tuple(name for name, needed in wanted if needed)
+
+    def replaced(self, old: str, new: str) -> Routing:
+        """With one version in the place of another."""
+        return Routing(*(new if name == old else name for name in (self.primary, self.multilingual)))
+
+
+class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What serves whom from a seq of each shard and a time on: `target` a share of the owners, `base` the others."""
+
+    base: Routing
+    since: tuple[int, ...] = ()
+    """By shard; of a shard that it does not name, from the beginning."""
+    at: int = 0
+    """Microseconds since the epoch."""
+    target: Routing | None = None
+    share: float = 0.0
+    migration: str = ""
+    """Whose target it is: who belongs to the share is another draw in each."""
+
+    def of_owner(self, owner: str) -> Routing:
+        chosen = self.target is not None and drawn(self.migration, owner) < self.share
+        return self.target if chosen and self.target is not None else self.base
+
+    def begun(self, shard: int, seq: int) -> bool:
+        return shard >= len(self.since) or self.since[shard] <= seq
+
+
+class VersionPlan(msgspec.Struct, frozen=True):
+    """`epochs`, oldest first, the last one in force; `held` names the versions that the store has vectors of."""
+
+    epochs: tuple[Epoch, ...]
+    held: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> VersionPlan:
+        """Of a store that has never migrated."""
+        return cls((Epoch(Routing.of(names)),), tuple(names))
+
+    @property
+    def now(self) -> Epoch:
+        return self.epochs[-1]
+
+    def as_of_seq(self, shard: int, seq: int) -> Epoch:
+        return next((one for one in reversed(self.epochs) if one.begun(shard, seq)), self.epochs[0])
+
+    def as_of_time(self, at: int) -> Epoch:
+        return next((one for one in reversed(self.epochs) if one.at <= at), self.epochs[0])
+
+    def holds(self, routing: Routing) -> bool:
+        return set(routing.names) <= set(self.held)
+
+    def followed_by(self, epoch: Epoch) -> VersionPlan:
+        """With a new epoch in force."""
+        return VersionPlan((*self.epochs, epoch)[-EPOCHS_MAX:], self.held)
+
+
+def drawn(migration: str, owner: str) -> float:
+    """Where an owner falls in [0, 1) in a migration; the same on every machine."""
+    digest = hashlib.blake2b(f"{migration}\0{owner}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") / 2**64
