@@ -116,6 +116,8 @@ class TurnVectors(msgspec.Struct, frozen=True, array_like=True):
     vectors: bytes
     tokens: bytes = b""
     """The vectors of the tokens of all parts, int8, shape (tokens, TOKEN_DIMENSION); empty where there are none."""
+    digest: bytes = b""
+    """Of the text that was embedded, see `stores.packing.text_digest`; empty where nobody has said it."""
 
 
 class VersionVectors(msgspec.Struct, frozen=True, array_like=True):
@@ -126,9 +128,11 @@ class VersionVectors(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VectorsPut(msgspec.Struct, frozen=True, tag="vectors", omit_defaults=True):
-    """The vectors of some turns, of each turn all that its versions made: none of it comes in another record.
+    """The vectors of some turns: of each turn all that the versions in force made, or with `beside` what those that a
+    migration brings made apart, at a time of their own.
 
-    A record of one version alone is what earlier logs hold; `others` are the further versions.
+    A record of one version alone is what earlier logs hold; `others` are the further versions. What came `beside`
+    lies in tables of its own, and settles nothing that waits for the vectors of a turn.
     """
 
     seq: int
@@ -136,12 +140,13 @@ class VectorsPut(msgspec.Struct, frozen=True, tag="vectors", omit_defaults=True)
     version: str
     items: tuple[TurnVectors, ...]
     others: tuple[VersionVectors, ...] = ()
+    beside: bool = False
 
     @classmethod
-    def of(cls, seq: int, owner: str, versions: Iterable[VersionVectors]) -> VectorsPut | None:
+    def of(cls, seq: int, owner: str, versions: Iterable[VersionVectors], *, beside: bool = False) -> VectorsPut | None:
         """None where there are no vectors at all."""
         made = [one for one in versions if one.items]
-        return cls(seq, owner, made[0].version, made[0].items, tuple(made[1:])) if made else None
+        return cls(seq, owner, made[0].version, made[0].items, tuple(made[1:]), beside) if made else None
 
     @property
     def versions(self) -> tuple[VersionVectors, ...]:
@@ -150,7 +155,12 @@ class VectorsPut(msgspec.Struct, frozen=True, tag="vectors", omit_defaults=True)
     def only(self, wanted: Callable[[TurnVectors], bool]) -> VectorsPut | None:
         """Without the turns that are not wanted; None where nothing is left."""
         kept = (VersionVectors(one.version, tuple(filter(wanted, one.items))) for one in self.versions)
-        return VectorsPut.of(self.seq, self.owner, kept)
+        return VectorsPut.of(self.seq, self.owner, kept, beside=self.beside)
+
+    @property
+    def bytes(self) -> int:
+        """Of the vectors, and of those of the tokens."""
+        return sum(len(item.vectors) + len(item.tokens) for one in self.versions for item in one.items)
 
     def of_turns(self) -> dict[int, dict[str, TurnVectors]]:
         """By the seq of the turn, and then by version."""

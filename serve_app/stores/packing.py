@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,8 @@ from serve_app.stores.views import contextual_text
 PACKED_BYTES = 2
 """Of one component of a packed vector."""
 
+DIGEST_BYTES = 16
+
 
 def turn_text(turn: Turn, form: TurnForm = "contextual") -> str:
     """The text of a turn as it is indexed, and as versions of this form embed it: who said it, when, and what; or what
@@ -19,6 +23,11 @@ def turn_text(turn: Turn, form: TurnForm = "contextual") -> str:
     if form == "plain":
         return turn.text
     return contextual_text(turn.speaker, turn.role, turn.created_at, turn.offset_minutes, turn.text)
+
+
+def text_digest(text: str) -> bytes:
+    """Says which text a vector is of, without saying the text."""
+    return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def vector_rows(turn_seq: int, parts: int) -> NDArray[np.int64]:
