@@ -9,6 +9,9 @@ MemstrataError
 ├── Unauthorized            no key, or a key that is not known
 ├── Forbidden               a known key that may not do this
 ├── NotFound                a thing that is not there, or not the caller's
+├── Conflict                what is there is in a state, or another's hands, in which this cannot be done
+│   ├── Claimed                 another job works on this migration
+│   └── FencedOff               another job has taken this migration over
 ├── Overloaded              a bound is reached; try again after `retry_after_s`
 ├── RateLimited             this key or tenant asks too much at once; others are served
 ├── QuotaExceeded           this user or tenant holds as much as it may
@@ -33,10 +36,13 @@ MemstrataError
 from __future__ import annotations
 
 __all__ = [
+    "Claimed",
+    "Conflict",
     "DeadlinePassed",
     "EncoderUnavailable",
     "ExpanderFailed",
     "Fenced",
+    "FencedOff",
     "Forbidden",
     "InvalidReceipt",
     "InvalidRequest",
@@ -101,6 +107,18 @@ class Forbidden(MemstrataError):
 
 class NotFound(MemstrataError):
     code = "not_found"
+
+
+class Conflict(MemstrataError):
+    code = "conflict"
+
+
+class Claimed(Conflict):
+    code = "migration_claimed"
+
+
+class FencedOff(Conflict):
+    code = "migration_fenced"
 
 
 class Overloaded(MemstrataError):

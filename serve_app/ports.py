@@ -43,6 +43,11 @@ class Encodings(NamedTuple):
     tokens: list[Tokens] | None = None
     """None where the version gives none, or nobody asked for them."""
 
+    def part(self, start: int, end: int) -> Encodings:
+        """Of the texts from `start` to before `end`."""
+        tokens = None if self.tokens is None else self.tokens[start:end]
+        return Encodings(self.vectors[start:end], self.counts[start:end], tokens)
+
 
 class EncodedQuery(NamedTuple):
     """A query as one version sees it; `tokens` and `spans` are of one length, None where the version gives none."""

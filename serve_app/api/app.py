@@ -54,11 +54,21 @@ Pieces = AsyncGenerator[bytes, None]
 Handler = Callable[[Principal, Request], Awaitable[Response]]
 
 
+class Verb(NamedTuple):
+    """Stands for an id that this verb follows, as in `{id}:claim`."""
+
+    suffix: str
+
+
+Segment = str | Verb | None
+"""What a segment has to be; None stands for an id."""
+
+
 class Route(NamedTuple):
-    """A method, a pattern of segments (None stands for an id), and the query parameters that it knows."""
+    """A method, a pattern of segments, and the query parameters that it knows."""
 
     method: str
-    pattern: tuple[str | None, ...]
+    pattern: tuple[Segment, ...]
     template: str
     handler: Handler
     query: frozenset[str]
@@ -120,8 +130,15 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Rout
     ]
 
 
-def _pattern(template: str) -> tuple[str | None, ...]:
-    return tuple(None if part.startswith("{") else part for part in template.split("/")[1:])
+def _pattern(template: str) -> tuple[Segment, ...]:
+    return tuple(map(_segment, template.split("/")[1:]))
+
+
+def _segment(part: str) -> Segment:
+    if not part.startswith("{"):
+        return part
+    suffix = part.partition("}")[2]
+    return Verb(suffix) if suffix else None
 
 
 class _Table:
@@ -131,7 +148,11 @@ class _Table:
         self._of_length: dict[int, list[Route]] = {}
         for route in routes:
             self._of_length.setdefault(len(route.pattern), []).append(route)
-        self._plain = {(route.method, *route.pattern): route for route in routes if None not in route.pattern}
+        self._plain = {
+            (route.method, *route.pattern): route
+            for route in routes
+            if all(isinstance(part, str) for part in route.pattern)
+        }
 
     def find(self, method: str, segments: list[str]) -> tuple[Route, list[str]]:
         """The route and the values of its open segments. Raises HttpError."""
@@ -141,7 +162,7 @@ class _Table:
         matching = [route for route in self._of_length.get(len(segments), ()) if _fits(route.pattern, segments)]
         for route in matching:
             if route.method == method:
-                return route, [segment for part, segment in zip(route.pattern, segments, strict=True) if part is None]
+                return route, _values(route.pattern, segments)
         if matching:
             raise _method_not_allowed([route.method for route in matching])
         raise HttpError("not_found", "there is no such route")
@@ -291,11 +312,23 @@ async def _within(place: AbstractContextManager[None], pieces: Pieces) -> Pieces
                 yield piece
 
 
-def _fits(pattern: tuple[str | None, ...], segments: list[str]) -> bool:
-    for part, segment in zip(pattern, segments, strict=True):  # noqa: SIM110 - half the time of all(...)
-        if part is not None and part != segment:
+def _fits(pattern: tuple[Segment, ...], segments: list[str]) -> bool:
+    for part, segment in zip(pattern, segments, strict=True):
+        if part is None or part == segment:
+            continue
+        if not (isinstance(part, Verb) and segment.endswith(part.suffix)):
             return False
     return True
+
+
+def _values(pattern: tuple[Segment, ...], segments: list[str]) -> list[str]:
+    """What the segments are that the pattern leaves open."""
+    pairs = zip(pattern, segments, strict=True)
+    return [
+        segment.removesuffix(part.suffix) if isinstance(part, Verb) else segment
+        for part, segment in pairs
+        if not isinstance(part, str)
+    ]
 
 
 def _method_not_allowed(methods: list[str]) -> HttpError:

@@ -225,7 +225,8 @@ class Indexer:
         try:
             form = self._encoders.form(version)
             pieces = [self._encoders.chunks(version, turn_text(turn, form)) for turn in turns.values()]
-            return Embedded(turns, pieces, self._encoders.passages(version, [one for cut in pieces for one in cut]))
+            encodings = self._encoders.passages(version, [one for cut in pieces for one in cut])
+            return Embedded(turns, pieces, encodings, form)
         except Exception as error:  # noqa: BLE001 - whatever an encoder throws: the turns stay pending
             failed: Future[Encodings] = Future()
             failed.set_exception(error)

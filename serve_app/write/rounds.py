@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from serve_app.core import Turn
-from serve_app.ports import Encodings, Tokens
+from serve_app.core import Turn, TurnForm
+from serve_app.ports import Encodings
 from serve_app.records import TurnVectors
-from serve_app.stores.packing import pack_vectors
+from serve_app.stores.packing import turn_vectors
 from serve_app.write.backlog import Backlog, Waiting
-
-TURN_TOKENS_MAX = 1_024
-"""Tokens of one turn, of its beginning, whose vectors are kept; its words are found wherever they stand."""
 
 
 class Lane:
@@ -45,6 +39,7 @@ class Embedded(NamedTuple):
     turns: dict[int, Turn]
     pieces: list[list[str]]
     encodings: Future[Encodings]
+    form: TurnForm = "contextual"
 
     def of_each(self) -> list[TurnVectors]:
         """The vectors of each turn. Waits for the encoder, and raises what it raises."""
@@ -52,9 +47,7 @@ class Embedded(NamedTuple):
         found, at = [], 0
         for turn, pieces in zip(self.turns.values(), self.pieces, strict=True):
             end = at + len(pieces)
-            tokens = b"" if encodings.tokens is None else _token_bytes(encodings.tokens[at:end])
-            packed = pack_vectors(encodings.vectors[at:end])
-            found.append(TurnVectors(turn.seq, turn.rev, turn.session, turn.id, packed, tokens))
+            found.append(turn_vectors(turn, self.form, encodings.part(at, end)))
             at = end
         return found
 
@@ -66,7 +59,3 @@ class Round:
     lane: Lane
     turns: list[tuple[Waiting, Turn]]
     of_versions: dict[str, Embedded]
-
-
-def _token_bytes(tokens: Sequence[Tokens]) -> bytes:
-    return np.concatenate(tokens)[:TURN_TOKENS_MAX].astype(np.int8).tobytes()

@@ -232,7 +232,7 @@ def test_a_stated_length_over_the_bound_is_refused_unread(service: Running) -> N
 def test_every_code_of_a_request_was_met_here() -> None:
     """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start; bounds of
     keys and users in `test_limits`, a replica's refusal in `tests/test_replica.py`, a
-    deadline's in `test_tool_data.py`."""
+    deadline's in `test_tool_data.py`, conflicts in `test_backfill.py`."""
     inside = {"internal_error", "store_unavailable", "writer_fenced", "log_damaged", "receipt_not_reached"}
     inside |= {
         "not_ready",
@@ -248,6 +248,9 @@ def test_every_code_of_a_request_was_met_here() -> None:
         "quota_exceeded",
         "read_only_replica",
         "deadline_passed",
+        "conflict",
+        "migration_claimed",
+        "migration_fenced",
     }
     met = {"invalid_json", "not_found", "method_not_allowed", "body_too_large", "invalid_request", "invalid_receipt"}
     met |= {"query_exceeds_budget", "system_exceeds_budget", "not_supported"}
