@@ -11,7 +11,9 @@ MemstrataError
 ├── NotFound                a thing that is not there, or not the caller's
 ├── Conflict                what is there is in a state, or another's hands, in which this cannot be done
 │   ├── Claimed                 another job works on this migration
-│   └── FencedOff               another job has taken this migration over
+│   ├── FencedOff               another job has taken this migration over
+│   ├── MigrationChanged        the migration has changed since it was read
+│   └── MigrationRunning        another migration of this kind has not ended
 ├── Overloaded              a bound is reached; try again after `retry_after_s`
 ├── RateLimited             this key or tenant asks too much at once; others are served
 ├── QuotaExceeded           this user or tenant holds as much as it may
@@ -48,6 +50,8 @@ __all__ = [
     "InvalidRequest",
     "LogDamaged",
     "MemstrataError",
+    "MigrationChanged",
+    "MigrationRunning",
     "NameTaken",
     "NotFound",
     "NotSupported",
@@ -119,6 +123,14 @@ class Claimed(Conflict):
 
 class FencedOff(Conflict):
     code = "migration_fenced"
+
+
+class MigrationRunning(Conflict):
+    code = "migration_running"
+
+
+class MigrationChanged(Conflict):
+    code = "migration_changed"
 
 
 class Overloaded(MemstrataError):

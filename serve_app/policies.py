@@ -1,7 +1,7 @@
 """What a tenant's administrator may decide at run time: named policies, each one frozen value with its defaults.
 
-`privacy`, `ttl`, `lifecycle`, `golden` and `summary` belong to a tenant; `backup` belongs to the service, and only an
-operator sets it.
+`privacy`, `ttl`, `lifecycle`, `golden` and `summary` belong to a tenant; `backup` and `migration` to the service, and
+only an operator sets them.
 """
 
 from __future__ import annotations
@@ -93,6 +93,36 @@ class BackupPolicy(Policy, frozen=True):
     keep_s: Life = 7 * DAY_S
 
 
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Wait = Annotated[int, Meta(ge=0, le=366 * DAY_S)]
+
+
+class Terms(Policy, frozen=True):
+    """Policy `migration`: on what terms a migration that begins goes on by itself, and when it turns back."""
+
+    auto: bool = True
+    """Each state follows the one before as soon as that is done; else an operator calls `:advance`."""
+    canary_share: Share = 0.05
+    """Of the users who are served by the new one in `canary`."""
+    canary_s: Wait = HOUR_S
+    canary_reads: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
+    """Searches of all users that are answered by both, before the gate of `canary` is asked."""
+    shadow_share: Share = 0.1
+    """Of the searches that are answered by both in `canary`, besides those of its users."""
+    soak_s: Wait = 7 * DAY_S
+    queries: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
+    """At most so many historical queries are asked in a gate."""
+    queries_min: Annotated[int, Meta(ge=0, le=100_000)] = 20
+    """With fewer that can be judged a gate says nothing, and the migration waits for `:advance`."""
+    k: Annotated[int, Meta(ge=1, le=100)] = 10
+    loss: Share = 0.01
+    """Of recall@k that the new one may lose over all."""
+    tenant_loss: Share = 0.05
+    """The same of one tenant with enough queries to say so."""
+    dead_share: Share = 0.001
+    """Of the rows that may have failed for good."""
+
+
 OF_TENANT: dict[str, type[Policy]] = {
     "privacy": PrivacyPolicy,
     "ttl": TtlPolicy,
@@ -100,7 +130,7 @@ OF_TENANT: dict[str, type[Policy]] = {
     "golden": GoldenPolicy,
     "summary": SummaryPolicy,
 }
-OF_SERVICE: dict[str, type[Policy]] = {"backup": BackupPolicy}
+OF_SERVICE: dict[str, type[Policy]] = {"backup": BackupPolicy, "migration": Terms}
 
 P = TypeVar("P", bound=Policy)
 

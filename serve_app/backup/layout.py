@@ -12,8 +12,9 @@ from serve_app.stores.golden_file import GOLDEN_FOLDER
 from serve_app.stores.places import DiskPlace, Place, open_place
 
 STORE_FILE = "store.json"
-SMALL_FILES = (STORE_FILE, "keys.json", "policies.json", "layouts.json")
-"""What a backup takes from the data folder itself: identity, hashes of keys (no key itself), policies, layouts."""
+SMALL_FILES = (STORE_FILE, "keys.json", "policies.json", "layouts.json", "migrations.json")
+"""What a backup takes from the data folder itself: identity, hashes of keys (no key itself), policies, layouts, and how
+far migrations are."""
 
 SMALL_FOLDERS = (GOLDEN_FOLDER,)
 """Folders of small files (`*.json`) that it takes, too: golden queries."""

@@ -1,22 +1,25 @@
 """What is kept of a migration: its state, what it goes to, how far it is, and what its gates have said.
 
-Frozen values, stored as JSON by `stores/migration_file.py`. `States` says which state follows which.
+Frozen values, stored as JSON by `migration_file.py`. `FOLLOWS` says which state follows which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
 from serve_app.core import EmbeddingVersion
-from serve_app.policies import DAY_S, HOUR_S
-from serve_app.routing import Routing
+from serve_app.policies import Terms
+from serve_app.routing import Epoch, Routing
+
+__all__ = ["ENDED", "FOLLOWS", "Gate", "Kind", "Migration", "Migrations", "State", "Step", "Terms", "next_state"]
 
 Kind = Literal["embedding", "reranker", "compressor"]
+
+Wish = Literal["", "advance", "rollback"]
 
 State = Literal[
     "prepare",
@@ -53,35 +56,6 @@ FOLLOWS: Mapping[Kind, tuple[State, ...]] = MappingProxyType(
 )
 """The states of each kind in their order. From each before `retire` there is a way back: `rolling_back`."""
 
-Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-Seconds = Annotated[int, Meta(ge=0, le=366 * DAY_S)]
-
-
-class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """On what terms a migration goes on by itself, and when it turns back."""
-
-    auto: bool = True
-    """Each state follows the one before as soon as that is done; else an operator calls `:advance`."""
-    canary_share: Share = 0.05
-    """Of the users who are served by the new one in `canary`."""
-    canary_s: Seconds = HOUR_S
-    canary_reads: Annotated[int, Meta(ge=0, le=1_000_000)] = 200
-    """Searches of all users that are answered by both, before the gate of `canary` is asked."""
-    shadow_share: Share = 0.1
-    """Of the searches that are answered by both in `canary`, besides those of its users."""
-    soak_s: Seconds = 7 * DAY_S
-    queries: Annotated[int, Meta(ge=1, le=100_000)] = 1_000
-    """At most so many historical queries are asked in a gate."""
-    queries_min: Annotated[int, Meta(ge=0, le=100_000)] = 20
-    """With fewer that can be judged a gate says nothing, and the migration waits for `:advance`."""
-    k: Annotated[int, Meta(ge=1, le=100)] = 10
-    loss: Share = 0.01
-    """Of recall@k that the new one may lose over all."""
-    tenant_loss: Share = 0.05
-    """The same of one tenant with enough queries to say so."""
-    dead_share: Share = 0.001
-    """Of the rows that may have failed for good."""
-
 
 class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one gate has said. `verdict`: passed, failed, or that too little was asked to say."""
@@ -112,16 +86,20 @@ class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
     terms: Terms
     revision: int = 0
     paused: bool = False
-    wish: Literal["", "advance", "rollback"] = ""
+    wish: Wish = ""
     """What an operator has asked for and Control has not done yet."""
     steps: tuple[Step, ...] = ()
     trouble: str = ""
     """Why it does not go on at the moment."""
     gates: tuple[Gate, ...] = ()
+    runner: Literal["service", "none"] = "service"
+    """Who starts the job of `backfill`: the service, or somebody else."""
     options: dict[str, Any] = {}
     """Of the new encoder, reranker or compressor, as its section of the settings has them."""
     version: EmbeddingVersion | None = None
     """The new one; known from `prepare` on."""
+    replaces: str = ""
+    """Name of the version in whose place the new one comes."""
     base: Routing | None = None
     target: Routing | None = None
     dual_from: tuple[int, ...] = ()
@@ -135,9 +113,15 @@ class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Migrations(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The file: all migrations, oldest first. At most one of each kind is not ended."""
+    """The file: the migrations, oldest first, of which at most one of each kind is not ended; and what they left."""
 
     migrations: tuple[Migration, ...] = ()
+    made: int = 0
+    """Migrations that there have ever been, those that are forgotten included."""
+    epochs: tuple[Epoch, ...] = ()
+    """What served whom since when; empty where no migration has ever changed it."""
+    encoders: dict[str, dict[str, Any]] = {}
+    """By name of a version that a migration brought and that the store holds: the options of its encoder."""
 
     def running(self, kind: Kind) -> Migration | None:
         return next((one for one in self.migrations if one.kind == kind and not one.ended), None)
