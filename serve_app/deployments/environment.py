@@ -30,10 +30,12 @@ def ray_environment(root: Path, ports: PortBlock, proxy: Proxy, haproxy: Path | 
 
     `haproxy` is the program that Serve starts as HAProxy; needed where `proxy` is "haproxy".
     """
-    return _session(root) | _throughput(ports) | (_haproxy(root, ports, haproxy) if proxy == "haproxy" else _python())
+    way_in = _haproxy(root, ports, haproxy) if proxy == "haproxy" else _python()
+    return session_environment(root) | _throughput(ports) | way_in
 
 
-def _session(root: Path) -> dict[str, str]:
+def session_environment(root: Path) -> dict[str, str]:
+    """Of a session without Serve: see `jobs/session.py`."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(root / "token"),  # else Ray writes one into the home folder
