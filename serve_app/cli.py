@@ -28,7 +28,6 @@ from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
 from serve_app.demo.tour import READY_S, Tour, take_tour
 from serve_app.errors import MemstrataError
-from serve_app.ports import Embedder
 
 KEY_FILE = "admin.key"
 PORT_POLL_S = 0.2
@@ -77,8 +76,7 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
         return local.serve(compose, args.host, args.port, greet)
     from serve_app.deployments import engine
 
-    open_encoders = partial(open_service_encoders, args.data, args.config) if _encoder_apart(args.config) else None
-    return engine.serve(compose, args.host, args.port, greet, open_encoders=open_encoders)
+    return engine.serve(compose, args.host, args.port, greet, encoders_beside=_encoders_beside(args.config))
 
 
 def compose_service(
@@ -91,14 +89,7 @@ def compose_service(
     return Service(load_settings(data, config, role, follow), **parts)
 
 
-def open_service_encoders(data: Path, config: Path | None) -> list[Embedder]:
-    """The encoders of a data folder's service, in the process that runs them."""
-    from serve_app.config import load_settings
-
-    return load_settings(data, config).open_embedders()
-
-
-def _encoder_apart(config: Path | None) -> bool:
+def _encoders_beside(config: Path | None) -> bool:
     """A glance at one setting, without the modules that know them all. What is wrong in the file the service tells."""
     try:
         encoder = tomllib.loads(config.read_text("utf-8")).get("encoder") if config else None

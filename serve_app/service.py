@@ -96,7 +96,7 @@ class Service:
     """`encoder`, `reranker`, `segments`, `table`, `cold` and `reader` open the models and the stores, `clock` gives the
     time; others than the defaults are for tests.
 
-    `queues` is the way to encoders in a deployment of their own; without it the encoders run in this process.
+    `queues` is the way to encoders in deployments of their own; without it the encoders run in this process.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Service:
         table: OpenTable = RecordTable,
         cold: OpenColdTable = ColdTable,
         reader: OpenReader = open_reader,
-        queues: Callable[[], Queues] | None = None,
+        queues: Callable[[Sequence[Embedder]], Queues] | None = None,
         clock: Callable[[], int] = microseconds,
     ) -> None:
         self._settings = settings
@@ -314,7 +314,7 @@ class Service:
         """Those of the versions that the store has."""
         active = [embedder for embedder in embedders if embedder.version in stored]
         if self._queues_beside is not None:
-            return Encoders(active, self._queues_beside())
+            return Encoders(active, self._queues_beside(active))
         if self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
         return Encoders(active, spent=metrics.costs.embedded)

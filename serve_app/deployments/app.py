@@ -1,11 +1,11 @@
-"""The Serve application: every `bind` of the laptop profile on one screen.
+"""The Serve applications: every `bind` of the laptop profile on one screen.
 
 Plain classes are wrapped here and nowhere else; no other module of this package decorates anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +13,11 @@ from ray import serve
 from ray.serve.config import BackpressureConfig
 
 from serve_app.asgi import AsgiService
+from serve_app.deployments.applications import EmbedderApplications, deployment_of
+from serve_app.deployments.calls import CALLS_MAX
 from serve_app.deployments.gateway import Gateway
-from serve_app.deployments.models import CALLS_MAX, EMBEDDER, EmbedderReplica, compose_beside
-from serve_app.ports import Embedder
+from serve_app.deployments.models import EmbedderReplica, compose_beside
+from serve_app.models.embed import EncoderOptions
 
 APPLICATION = "memstrata"
 ONGOING_REQUESTS_MAX = 256
@@ -35,15 +37,14 @@ START_TRIES = 1
 """A store that is locked or damaged is so the second time too: tell it at once."""
 
 
-def build(
-    compose: Callable[..., AsgiService], console: Path, open_encoders: Callable[[], Sequence[Embedder]] | None = None
-) -> serve.Application:
+def build(compose: Callable[..., AsgiService], console: Path, *, encoders_beside: bool = False) -> serve.Application:
     """The application whose gateway runs `compose()`; its output goes to the pipe at `console`.
 
-    With `open_encoders` the encoders have a deployment of their own, and `compose` is told so by `queues`.
+    With `encoders_beside` the gateway starts a deployment for each encoder that it has, and `compose` is told so.
     """
-    beside = [] if open_encoders is None else [_embedder(open_encoders, console)]
-    composed = partial(compose_beside, compose, APPLICATION) if beside else compose
+    composed = compose
+    if encoders_beside:
+        composed = partial(compose_beside, compose, EmbedderApplications(partial(embedder, console=console)))
 
     def gateway() -> Gateway:
         return Gateway(composed, console)
@@ -61,12 +62,13 @@ def build(
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
         max_constructor_retry_count=START_TRIES,
     )
-    return deployed(serve.ingress(gateway)()).bind(*beside)
+    return deployed(serve.ingress(gateway)()).bind()
 
 
-def _embedder(open_encoders: Callable[[], Sequence[Embedder]], console: Path) -> serve.Application:
+def embedder(version: str, options: EncoderOptions, console: Path) -> serve.Application:
+    """The application of one version's encoder: an application of its own, since it comes and goes alone."""
     deployed = serve.deployment(
-        name=EMBEDDER,
+        name=deployment_of(version),
         num_replicas=1,
         ray_actor_options={"num_cpus": 0},
         max_ongoing_requests=CALLS_MAX,
@@ -75,4 +77,4 @@ def _embedder(open_encoders: Callable[[], Sequence[Embedder]], console: Path) ->
         graceful_shutdown_timeout_s=STOP_S,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
     )
-    return deployed(EmbedderReplica).bind(open_encoders, console)
+    return deployed(EmbedderReplica).bind(version, options, console)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from serve_app.asgi import Compose
 from serve_app.deployments.environment import Proxy
 from serve_app.deployments.lifeline import run_apart
 from serve_app.deployments.session import RaySession, StartFailed
-from serve_app.ports import Embedder
 
 
 def serve(
@@ -22,18 +21,18 @@ def serve(
     on_start: Callable[[], None],
     *,
     proxy: Proxy | None = None,
-    open_encoders: Callable[[], Sequence[Embedder]] | None = None,
+    encoders_beside: bool = False,
 ) -> int:
     """Serve on `host:port` until SIGINT or SIGTERM; gives the exit status.
 
     All of Ray lives in a child process; `on_start` is called there, before Ray starts. `compose` must be picklable.
-    `proxy` None takes the fastest that is installed. With `open_encoders` the encoders have a deployment of their own.
+    `proxy` None takes the fastest that is installed. With `encoders_beside` each encoder has a deployment of its own.
     """
-    return run_apart(partial(_serve_here, partial(_run, compose, open_encoders), host, port, on_start, proxy))
+    return run_apart(partial(_serve_here, partial(_run, compose, encoders_beside), host, port, on_start, proxy))
 
 
-def _run(compose: Compose, open_encoders: Callable[[], Sequence[Embedder]] | None, session: RaySession) -> None:
-    session.run(compose, open_encoders)
+def _run(compose: Compose, encoders_beside: bool, session: RaySession) -> None:
+    session.run(compose, encoders_beside=encoders_beside)
 
 
 def _serve_here(

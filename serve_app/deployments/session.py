@@ -13,7 +13,6 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +21,6 @@ from serve_app.deployments.console import Console
 from serve_app.deployments.environment import MUST_BE_UNSET, Proxy, ray_environment
 from serve_app.deployments.lifeline import tied_program
 from serve_app.deployments.port_block import reserve_block
-from serve_app.ports import Embedder
 
 SESSION_CPUS = 1
 OBJECT_STORE_BYTES = 80 * 1024 * 1024
@@ -68,13 +66,13 @@ class RaySession:
         )
         serve.start(http_options={"host": host, "port": port}, logging_config=QUIET)
 
-    def run(self, compose: Compose, open_encoders: Callable[[], Sequence[Embedder]] | None = None) -> None:
+    def run(self, compose: Compose, *, encoders_beside: bool = False) -> None:
         """Run the application; returns when it answers. Raises StartFailed."""
         from ray import serve
 
         from serve_app.deployments.app import APPLICATION, build
 
-        application = build(compose, self.root / "console", open_encoders)
+        application = build(compose, self.root / "console", encoders_beside=encoders_beside)
         try:
             serve.run(application, name=APPLICATION, route_prefix="/", logging_config=QUIET)
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""A served echo service as a test sees it: a process group, its descendants, an address."""
+"""A served small service as a test sees it: a process group, its descendants, an address."""
 
 import os
 import signal
@@ -34,14 +34,16 @@ def wait_until(condition, seconds: float) -> bool:
 class Served:
     """Starts in `__init__`; `ready` waits for the first answer."""
 
-    def __init__(self, folder: Path, engine: str, proxy: str | None = None, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, engine: str, proxy: str | None = None, program: Path = PROGRAM, **environment: str
+    ) -> None:
         folder.mkdir(exist_ok=True)
         self.port = free_port()
         self.marker = folder / "marker"
         self.log = folder / "log"
         self.temp = folder / "t"
         self.temp.mkdir()
-        words = [sys.executable, str(PROGRAM), engine, str(self.port), str(self.marker), *([proxy] if proxy else [])]
+        words = [sys.executable, str(program), engine, str(self.port), str(self.marker), *([proxy] if proxy else [])]
         self._mark = f"{self.port}-{os.getpid()}"
         own = {"TMPDIR": str(self.temp), "HOME": str(folder), "PYTHONPATH": str(ROOT), MARK: self._mark, **environment}
         with self.log.open("wb") as log:
@@ -62,16 +64,16 @@ class Served:
         except httpx.TransportError:
             return False
 
-    def processes(self) -> list[int]:
-        """Everything that this service started and that lives, by its mark in the environment."""
+    def processes(self, title: bytes = b"") -> list[int]:
+        """What this service started and that lives, by its mark in the environment; with a title, what begins so."""
         found = []
         for folder in Path("/proc").iterdir():
-            if folder.name.isdigit():
-                try:
-                    if f"{MARK}={self._mark}".encode() in (folder / "environ").read_bytes():
-                        found.append(int(folder.name))
-                except OSError:
-                    pass
+            try:
+                ours = folder.name.isdigit() and f"{MARK}={self._mark}".encode() in (folder / "environ").read_bytes()
+                if ours and (folder / "cmdline").read_bytes().startswith(title):
+                    found.append(int(folder.name))
+            except OSError:
+                pass
         return found
 
     def end(self) -> None:

@@ -99,7 +99,7 @@ def serves_dies_and_comes_back(served: Deployed) -> None:
     for model, dimension in (("hash_64", 64), ("hash_32", 32)):
         data = served.post("/v1/embeddings", {"input": ["a b", "c"], "model": model})["data"]
         assert [len(one["embedding"]) for one in data] == [dimension] * 2
-    [replica] = served.processes(b"ray::ServeReplica:memstrata:Embedder")
+    [replica] = served.processes(b"ray::ServeReplica:memstrata-Embedder@hash_64:")
     os.kill(replica, signal.SIGKILL)
     answer = served.search("walrus, or gull?")
     assert answer["degradation"]["reasons"] == ["dense: encoder_unavailable"]

@@ -1,0 +1,132 @@
+"""The calls of versions' deployments, on a loop of their own and with deployments that live in this process."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from serve_app.deployments.calls import VersionCalls
+from serve_app.deployments.models import EmbedderCalls, OpenedEncoders
+from serve_app.errors import EncoderUnavailable
+from serve_app.models.embed import EncoderOptions, open_embedder
+from tests.deployments.served import wait_until
+
+WAIT_S = 10
+
+
+class Method:
+    """As of a Serve handle. `answers` off: the call waits, as one for a replica that does not come."""
+
+    def __init__(self, deployment: "Deployment", name: str) -> None:
+        self._deployment, self._name = deployment, name
+
+    async def remote(self, *given: Any) -> Any:
+        if not self._deployment.answers:
+            await asyncio.Event().wait()
+        if self._name == "alive":
+            return True
+        return self._deployment.embedder.encode(given[0])
+
+
+class Deployment:
+    def __init__(self, options: EncoderOptions) -> None:
+        self.embedder = open_embedder(options)
+        self.answers = True
+
+    def __getattr__(self, name: str) -> Method:
+        return Method(self, name)
+
+
+class InProcess:
+    """`Deployments` by their versions."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, Deployment] = {}
+        self.run_count = 0
+
+    def run(self, version: str, options: EncoderOptions) -> None:
+        if version not in self.there:
+            self.there[version] = Deployment(options)
+            self.run_count += 1
+
+    def end(self, version: str) -> None:
+        self.there.pop(version, None)
+
+    def versions(self) -> list[str]:
+        return list(self.there)
+
+    def calls(self, version: str, loop: asyncio.AbstractEventLoop) -> VersionCalls:
+        return VersionCalls(version, lambda: self.there[version], loop)
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    one = asyncio.new_event_loop()
+    thread = threading.Thread(target=one.run_forever)
+    thread.start()
+    yield one
+    one.call_soon_threadsafe(one.stop)
+    thread.join()
+    one.close()
+
+
+def opened(*models: str) -> tuple[OpenedEncoders, list[Any]]:
+    encoders = OpenedEncoders()
+    return encoders, [encoders.open(EncoderOptions(model=model)) for model in models]
+
+
+def test_a_version_that_is_down_costs_its_own_vectors_alone(loop: asyncio.AbstractEventLoop) -> None:
+    deployments = InProcess()
+    encoders, embedders = opened("hash-16", "hash-32")
+    calls = EmbedderCalls(deployments, encoders, loop, embedders)
+    assert calls.passages("hash_16", ["a"]).result(WAIT_S).vectors.shape == (1, 16)
+    deployments.there["hash_16"].answers = False
+    waits = calls.passages("hash_16", ["b"])
+    assert calls.passages("hash_32", ["b"]).result(WAIT_S).vectors.shape == (1, 32)
+    with pytest.raises(EncoderUnavailable):
+        waits.result(WAIT_S)
+    with pytest.raises(EncoderUnavailable):
+        calls.passages("hash_16", ["c"])
+    assert calls.passages("hash_32", ["c"]).result(WAIT_S).vectors.shape == (1, 32)
+    deployments.there["hash_16"].answers = True
+    assert wait_until(lambda: not refused(calls, "hash_16"), WAIT_S)
+    calls.close()
+
+
+def refused(calls: EmbedderCalls, version: str) -> bool:
+    try:
+        calls.passages(version, ["d"]).result(WAIT_S)
+    except EncoderUnavailable:
+        return True
+    return False
+
+
+def test_what_waits_for_a_version_that_goes_fails_at_once(loop: asyncio.AbstractEventLoop) -> None:
+    deployments = InProcess()
+    encoders, embedders = opened("hash-16")
+    calls = EmbedderCalls(deployments, encoders, loop, embedders)
+    deployments.there["hash_16"].answers = False
+    waits = calls.passages("hash_16", ["a"])
+    calls.remove("hash_16")
+    with pytest.raises(EncoderUnavailable):
+        waits.result(1)
+    with pytest.raises(EncoderUnavailable, match="not served here"):
+        calls.passages("hash_16", ["a"])
+    assert deployments.versions() == []
+    calls.add(embedders[0])
+    assert calls.passages("hash_16", ["a"]).result(WAIT_S).vectors.shape == (1, 16)
+    calls.close()
+
+
+def test_a_gateway_takes_over_what_is_there_and_ends_strays(loop: asyncio.AbstractEventLoop) -> None:
+    deployments = InProcess()
+    encoders, embedders = opened("hash-16", "hash-32")
+    EmbedderCalls(deployments, encoders, loop, embedders).close()
+    assert sorted(deployments.versions()) == ["hash_16", "hash_32"], "they outlive the gateway that started them"
+    encoders, embedders = opened("hash-16")
+    calls = EmbedderCalls(deployments, encoders, loop, embedders, settled_s=0.05)
+    assert deployments.run_count == 2
+    assert wait_until(lambda: deployments.versions() == ["hash_16"], WAIT_S)
+    calls.close()
