@@ -29,7 +29,7 @@ from serve_app.core import EmbeddingVersion, Owner, TurnForm
 from serve_app.ports import TOKEN_DIMENSION, Encodings
 from serve_app.records import Record, decode_record
 from serve_app.stores.cold import ColdTable
-from serve_app.stores.hot_faiss import hot_indexes
+from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.segments_disk import DiskSegments
@@ -83,7 +83,7 @@ class Store:
             DiskSegments(folder / "log"), folded_seq=table.folded_seq(), writer_id=uuid.uuid4().hex
         )
         cold = ColdTable(str(folder / "cold"), "shard-0000", {})
-        self.shard = Shard(0, log, table, versions, hot_indexes(versions), 10**6, cold=cold)
+        self.shard = Shard(0, log, table, versions, HotIndexes(), 10**6, cold=cold)
         self.shard.recover([decode_record(entry.payload) for entry in found.entries], table.folded_seq())
         self.indexer = Indexer(encoders)
         self.writer = ShardWriter(self.shard, microseconds, self._committed)

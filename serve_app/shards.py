@@ -21,7 +21,7 @@ from serve_app.stores.archive import Archives
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.guard import GuardBounds
-from serve_app.stores.hot_faiss import hot_indexes
+from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.log import Recovery, ShardLog
@@ -131,7 +131,7 @@ def open_written(
     opened: ExitStack,
 ) -> tuple[list[ShardWriter], list[tuple[int, str]]]:
     """Take over every shard and start its writer; gives what was found damaged, too."""
-    hot = hot_indexes(identity.versions)
+    hot = HotIndexes()
     archives = Archives()
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
@@ -170,7 +170,7 @@ def open_followed(
     settings: Settings, identity: StoreIdentity, open_reader: OpenReader, meter: Meter, opened: ExitStack
 ) -> tuple[list[ShardWriter], list[Follower]]:
     """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given."""
-    hot = hot_indexes(identity.versions)
+    hot = HotIndexes()
     connection, memory = settings.store.connection, settings.memory
     writers: list[ShardWriter] = []
     followers: list[Follower] = []

@@ -291,8 +291,6 @@ class Block:
         live = record.only(lambda one: one.turn_seq in self.turns and self.turns[one.turn_seq].rev == one.rev)
         if live is None:
             return
-        for seq in live.of_turns():
-            self.vectors.remove(seq)
         for one in live.versions:
             self.vectors.put(one.version, one.items, record.seq)
 
@@ -312,6 +310,18 @@ class Block:
         session.summarised_seq = summary.last_seq
         if summary.binding:
             self.binding.add(summary.session)
+
+    # ---- versions
+
+    def hold(self, version: EmbeddingVersion, hot: HotIndex) -> None:
+        """Take vectors of this version from now on."""
+        if not self._left:
+            self.vectors.hold(version, hot)
+
+    def release(self, name: str) -> None:
+        """Forget the vectors of this version."""
+        if not self._left:
+            self.vectors.release(name)
 
     # ---- forgetting
 

@@ -14,7 +14,7 @@ from serve_app.core import Turn
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.guard import Guard
 from serve_app.stores.lance import RecordTable
-from serve_app.stores.rows import Stub
+from serve_app.stores.rows import Stub, TurnState
 from serve_app.stores.wanted import ANY, Wanted
 
 T = TypeVar("T")
@@ -49,6 +49,9 @@ class GuardedTable:
 
     def stubs(self, owner: str, seqs: Sequence[int]) -> dict[int, Stub]:
         return self._read(self._table.stubs, owner, seqs)
+
+    def states(self, seqs: Sequence[int]) -> dict[int, TurnState]:
+        return self._read(self._table.states, seqs)
 
     def arrived_at(self, owner: str, seq: int) -> int:
         return self._read(self._table.arrived_at, owner, seq)

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.core import EmbeddingVersion
 from serve_app.ports import Rows, Vectors
 
 try:
@@ -22,7 +21,7 @@ try:
 except ImportError as error:
     raise ImportError("the hot index needs FAISS: pip install 'memstrata[cpu]'") from error
 
-__all__ = ["FaissHotIndex", "FlatSearch", "best", "hot_indexes", "newest_of_each"]
+__all__ = ["FaissHotIndex", "FlatSearch", "best", "newest_of_each"]
 
 PRODUCTS = "fvec_inner_products_ny"
 """FAISS's kernel for one vector against many; exported by name only."""
@@ -193,8 +192,3 @@ class FaissHotIndex:
     def count(self, owner: str) -> int:
         block = self._blocks.get(owner)
         return 0 if block is None else len(block)
-
-
-def hot_indexes(versions: Iterable[EmbeddingVersion]) -> dict[str, FaissHotIndex]:
-    """An empty index for each version, by its name."""
-    return {version.name: FaissHotIndex(version.dimension) for version in versions}

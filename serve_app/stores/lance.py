@@ -38,6 +38,7 @@ from serve_app.stores.rows import (
     StoredOwner,
     Stub,
     Told,
+    TurnState,
     cold_mark,
     pseudonym,
     token_column,
@@ -275,6 +276,15 @@ class RecordTable(LanceTable):
         found: list[Row] = []
         for part in parts(keys, KEYS_A_SCAN):
             found += [Row(**row) for row in self._scan(col("row").isin(part), PLAIN).to_pylist()]
+        return found
+
+    def states(self, seqs: Sequence[int]) -> dict[int, TurnState]:
+        """By seq, where those of these turns stand that are here, whoever's they are. Reads no bodies."""
+        found: dict[int, TurnState] = {}
+        for part in parts(seqs, KEYS_A_SCAN):
+            where = every(col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part]), of_kind("turn"))
+            rows = self._scan(where, ["seq", *TurnState._fields]).to_pylist()
+            found |= {row.pop("seq"): TurnState(**row) for row in rows}
         return found
 
     def tokens(self, owner: str, version: str, seqs: Sequence[int]) -> dict[int, bytes]:

@@ -84,6 +84,15 @@ class Told(NamedTuple):
     arrived_at: int
 
 
+class TurnState(NamedTuple):
+    """Where a turn stands: whose and of which session it is, in which state and tier."""
+
+    owner: str
+    session: str
+    rev: int
+    tier: int
+
+
 class Stub(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the warm table keeps of a cold turn's content: enough to know the turn when it is sent again."""
 

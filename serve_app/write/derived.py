@@ -29,26 +29,31 @@ class PutSummary(Operation):
 
 
 class PutVectors(Operation):
-    """Record the vectors of some turns, of each turn those of all its versions.
+    """Record the vectors of some turns, of each turn those of all its versions: of the base's, or, `beside`, of those
+    that are made apart.
 
-    Turns that were edited or erased meanwhile are left out.
+    Turns that were edited or erased meanwhile are left out, and so are versions that are not held.
     """
 
     exclusive = False
 
-    def __init__(self, owner: str, versions: Sequence[VersionVectors]) -> None:
-        self.owner, self.versions = owner, versions
+    def __init__(self, owner: str, versions: Sequence[VersionVectors], beside: bool = False) -> None:
+        self.owner, self.versions, self.beside = owner, versions, beside
 
     def prepare(self, draft: Draft) -> int:
         """Gives the number of turns."""
+        awaited = draft.shard.apart if self.beside else draft.shard.pending
+        if awaited is None:
+            return 0
 
         def wanted(item: TurnVectors) -> bool:
-            return item.turn_seq not in draft.gone_turns and draft.shard.awaits(item.turn_seq, self.owner, item.rev)
+            return item.turn_seq not in draft.gone_turns and awaited.awaits(item.turn_seq, self.owner, item.rev)
 
-        live = [VersionVectors(one.version, tuple(filter(wanted, one.items))) for one in self.versions]
+        held = [one for one in self.versions if draft.shard.holds_version(one.version)]
+        live = [VersionVectors(one.version, tuple(filter(wanted, one.items))) for one in held]
         if not any(one.items for one in live):
             return 0
-        record = VectorsPut.of(draft.seq(), self.owner, live)
+        record = VectorsPut.of(draft.seq(), self.owner, live, beside=self.beside)
         assert record is not None
         draft.add(record)
         return len(record.of_turns())

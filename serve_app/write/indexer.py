@@ -96,7 +96,7 @@ class Indexer:
         """Take up what earlier runs left without vectors, then run."""
         self._writers = list(writers)
         for writer in writers:
-            for seq, pending in sorted(writer.shard.pending.items()):
+            for seq, pending in writer.shard.pending.noted():
                 # how long its text is shows when it is read
                 self._short.backlog.put(Waiting(writer, pending.owner, seq, time.monotonic()))
         self._thread.start()
@@ -331,7 +331,7 @@ def _wanting(waiting: Waiting) -> Turn | None:
     if waiting.seq not in shard.pending or not shard.log.writable:
         return None
     turn = next(iter(shard.turns(waiting.owner, [waiting.seq])), None)
-    return turn if turn is not None and shard.awaits(waiting.seq, waiting.owner, turn.rev) else None
+    return turn if turn is not None and shard.pending.awaits(waiting.seq, waiting.owner, turn.rev) else None
 
 
 def _mixed(waiting: Waiting) -> bool:

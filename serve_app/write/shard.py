@@ -1,8 +1,9 @@
 """One shard's state in this process: its log, its table, the tail between them, and the blocks in memory.
 
 Promises: a block handed out has taken every record up to `applied_seq` that is its owner's; the
-tail holds exactly the records that the table does not; what leaves memory can be loaded again. Reads
-of the tables are guarded (`reads`, `cold_reads`), and no lock is held during one that anybody else needs.
+tail holds exactly the records that the table does not; what leaves memory can be loaded again. Versions come and go
+(`hold`, `release`) beside reads and writes. Reads of the tables are guarded (`reads`, `cold_reads`), and no lock is
+held during one that anybody else needs.
 Only the writer (write/commit.py) calls `take`; only the folder (write/fold.py) calls `folded`.
 """
 
@@ -11,14 +12,13 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import StorageTrouble, StoreUnavailable
-from serve_app.ports import HotIndex
 from serve_app.records import (
     Erasure,
     ErasureDone,
@@ -39,11 +39,12 @@ from serve_app.stores.cold import ColdTable
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.guard import Guard, GuardBounds, Reading
 from serve_app.stores.guarded import GuardedColdTable, GuardedTable
-from serve_app.stores.hot_faiss import hot_indexes
+from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import PACKED_BYTES, vector_rows
 from serve_app.stores.rows import COLD, Stub
+from serve_app.write.awaited import AWAITED_MAX, Awaited, Pending
 
 LOADS_A_CHECK = 16
 """Loads between two looks at the bound of resident turns. The housekeeper looks, too: blocks grow by appends."""
@@ -54,20 +55,16 @@ STALE_LOAD_S = 15.0
 LOAD_ATTEMPTS = 5
 """A load that a fold overtakes starts again; after so many it waits for its turn between two folds."""
 
-
-class Pending(NamedTuple):
-    """A turn without vectors, in the state that they are to be made of."""
-
-    owner: str
-    session: str
-    rev: int
+COUNT_ATTEMPTS: Final = 5
+"""The same of a look at what is without vectors."""
 
 
 class Told(NamedTuple):
     """What a table says of its shard beside its owners' rows."""
 
     erasures: Sequence[Erasure]
-    pending: Mapping[int, Pending]
+    pending: Awaited
+    apart: Awaited | None
     purge_due: bool
     cold_purge_due: bool
 
@@ -79,7 +76,7 @@ class Shard:
         log: ShardLog | FollowedLog,
         table: RecordTable,
         versions: Sequence[EmbeddingVersion],
-        hot: Mapping[str, HotIndex],
+        hot: HotIndexes,
         turns_resident: int,
         owner_turns_resident: int = TURNS_RESIDENT_MAX,
         *,
@@ -98,11 +95,18 @@ class Shard:
         self.applied_seq = 0
         self.folded_seq = 0
         self.erasures: dict[str, Erasure] = {}
-        self.pending: dict[int, Pending] = {}  # by the seq of the turn
+        self.pending = Awaited()
+        """Turns whose vectors by the base are still to come."""
+        self.apart: Awaited | None = None
+        """Those whose vectors by what the base is to become are; None while it is to become nothing."""
+        self.tail_bytes = 0
+        """Of the vectors in the tail."""
         self.loads = 0
         self.purge_due = False  # something was edited or erased since the last purge of the table
         self.cold_purge_due = False  # something was removed from the cold table since its last purge
         self._hot = hot
+        for version in self.versions:
+            hot.hold(version, number)
         self._turns_resident = turns_resident
         self.owner_turns_resident = owner_turns_resident
         self.archives = archives or Archives()
@@ -130,28 +134,140 @@ class Shard:
             with self._lock:
                 self._starts += 1  # what is being loaded is read again: it would mix the old with the new
                 left, self._blocks = list(self._blocks.values()), OrderedDict()
-                self._tail, self._tail_of = [], {}
+                self._tail, self._tail_of, self.tail_bytes = [], {}, 0
                 self.applied_seq = 0
             for block in left:
                 with block.lock:
                     block.leave()
                     self.archives.drop(block.key)
-            self.pending.clear()
             self._recover(told, records, folded_seq)
 
     def _told(self) -> Told:
         """What the table says of the whole shard."""
         table = self.table
-        lacking = {seq: Pending(owner, session, rev) for owner, session, seq, rev in table.without_vectors()}
-        return Told(table.erasures(), lacking, table.purge_due(), table.cold_purge_due())
+        apart = None if self.apart is None else self._lacking(self.apart)
+        return Told(table.erasures(), self._lacking(self.pending), apart, table.purge_due(), table.cold_purge_due())
 
     def _recover(self, told: Told, records: Sequence[Record], folded_seq: int) -> None:
         self.folded_seq = folded_seq
         self.erasures = {erasure.id: erasure for erasure in told.erasures}
-        self.pending.update(told.pending)
+        self.pending, self.apart = told.pending, told.apart
         self.purge_due, self.cold_purge_due = told.purge_due, told.cold_purge_due
         self.take(records)
         self.applied_seq = max(self.applied_seq, folded_seq)
+
+    # ---- versions
+
+    def hold(self, version: EmbeddingVersion) -> None:
+        """Take vectors of this version from now on, beside those that are held. Again it changes nothing.
+
+        Raises StorageTrouble.
+        """
+        with self.merging:
+            _told_if_it_can(self.table, "hold_beside", version)
+        with self._changing:
+            if any(one.name == version.name for one in self.versions):
+                return
+            index = self._hot.hold(version, self.number)
+            for block in self._all_of_before():
+                with block.lock:
+                    block.hold(version, index)
+            self.versions = (*self.versions, version)
+        self._let_go({one.owner for one in self.tail() if isinstance(one, VectorsPut) and _brings(one, version.name)})
+
+    def release(self, name: str) -> None:
+        """Forget the vectors of this version, in memory and in the tables. Again it changes nothing.
+
+        Raises StorageTrouble: then the tables are still to be told.
+        """
+        with self._changing:
+            self.versions = tuple(one for one in self.versions if one.name != name)
+            for block in self._all_of_before():
+                with block.lock:
+                    block.release(name)
+            self._hot.release(name, self.number)
+        with self.merging:
+            _told_if_it_can(self.table, "release", name)
+
+    def holds_version(self, name: str) -> bool:
+        return any(one.name == name for one in self.versions)
+
+    def _all_of_before(self) -> list[Block]:
+        """Those that are here; what is being loaded is read again."""
+        with self._lock:
+            self._starts += 1
+            return list(self._blocks.values())
+
+    # ---- turns without vectors
+
+    def begin_apart(self, version: str, after: int) -> None:
+        """Await vectors of this version, apart from those of the base, of all that was written after that seq.
+
+        Raises StorageTrouble.
+        """
+        self._count_anew(Awaited(version, after))
+
+    def end_apart(self) -> None:
+        """Await nothing apart any more."""
+        self.apart = None
+
+    def switch_over(self) -> None:
+        """The base has become what vectors were made apart for: what lacks those of either is asked for all of its."""
+        apart, self.apart = self.apart, None
+        if apart is not None:
+            self.pending.note(apart.noted())
+            self.pending.more |= apart.more
+
+    def take_up(self, awaited: Awaited) -> list[tuple[int, Pending]]:
+        """Note more of what is awaited where there is room again; gives those that were not noted before.
+
+        Raises StorageTrouble.
+        """
+        if not awaited.roomy:
+            return []
+        fresh = self._count_anew(Awaited(awaited.version, awaited.after))
+        return [(seq, pending) for seq, pending in fresh.noted() if not awaited.awaits(seq, pending.owner, pending.rev)]
+
+    def _count_anew(self, like: Awaited) -> Awaited:
+        """Put what the table and the tail say is without vectors in the place of what is known of it."""
+        for _ in range(COUNT_ATTEMPTS):
+            fresh = self._lacking_since(self.folded_seq, like)
+            if fresh is not None:
+                return fresh
+        with self.merging:
+            fresh = self._lacking_since(self.folded_seq, like)
+        if fresh is None:
+            raise StoreUnavailable("the tables change while nobody but this writer should change them")
+        return fresh
+
+    def _lacking_since(self, folded_seq: int, like: Awaited) -> Awaited | None:
+        """None where a fold has overtaken it. A long tail is gone through before the lock is taken for good."""
+        fresh = self._lacking(like)
+        with self._lock:
+            if self.folded_seq != folded_seq:
+                return None
+            ahead = list(self._tail)
+            seen = ahead[-1].seq if ahead else folded_seq
+        fresh.take(ahead)
+        with self._lock:
+            if self.folded_seq > seen:
+                return None
+            fresh.take(self._tail[bisect.bisect_right(self._tail, seen, key=_seq) :])
+            if fresh.beside:
+                self.apart = fresh
+            else:
+                self.pending = fresh
+            return fresh
+
+    def _lacking(self, like: Awaited) -> Awaited:
+        """What the table says is without vectors."""
+        fresh = Awaited(like.version, like.after)
+        if like.version is None:
+            found = self.table.without_vectors()
+        else:
+            found = _told_if_it_can(self.table, "lacking", like.version, like.after, AWAITED_MAX + 1) or []
+        fresh.note((seq, Pending(owner, session, rev)) for owner, session, seq, rev in islice(found, AWAITED_MAX + 1))
+        return fresh
 
     # ---- blocks
 
@@ -191,7 +307,11 @@ class Shard:
 
     def tail_block(self, owner: str) -> Block:
         """One of what the tables do not hold yet."""
-        block = Block(owner, self.versions, hot_indexes(self.versions), self.owner_turns_resident)
+        hot = HotIndexes()
+        versions = self.versions
+        block = Block(
+            owner, versions, {one.name: hot.hold(one, self.number) for one in versions}, self.owner_turns_resident
+        )
         for record in self.tail_records_of(owner):
             block.apply(record)
         return block
@@ -342,6 +462,16 @@ class Shard:
                     block.leave()
                     self.archives.drop(block.key)
 
+    def _let_go(self, owners: Iterable[str]) -> None:
+        """Their blocks are loaded anew when they are asked for."""
+        with self._changing:
+            with self._lock:
+                gone = [block for owner in owners if (block := self._blocks.pop(owner, None)) is not None]
+            for block in gone:
+                with block.lock:
+                    block.leave()
+                    self.archives.drop(block.key)
+
     def _surplus(self) -> list[Block]:
         """Blocks that are no longer handed out; whoever loads one of their owners waits until they have left."""
         with self._lock:
@@ -376,6 +506,7 @@ class Shard:
             touched: list[tuple[Block | None, Record]] = []
             for record in records:
                 self._tail.append(record)
+                self.tail_bytes += _bytes(record)
                 self._tail_of.setdefault(record.owner, []).append(record)
                 touched.append((self._blocks.get(record.owner), record))
         for block, record in touched:
@@ -383,7 +514,10 @@ class Shard:
                 with block.lock:
                     block.apply(record)
                     self._note_edit(record)
-        for record in records:  # after the blocks: whoever waits for vectors finds them there
+        self.pending.take(records)  # after the blocks: whoever waits for vectors finds them there
+        if (apart := self.apart) is not None:
+            apart.take(records)
+        for record in records:
             self._account(record)
         self.applied_seq = records[-1].seq
 
@@ -394,28 +528,13 @@ class Shard:
                 archive.revise(record.turn)
 
     def _account(self, record: Record) -> None:
-        """Keep what belongs to the shard and not to one owner: pending vectors and erasures."""
+        """Keep what belongs to the shard and not to one owner: erasures, and what is due in the files."""
         match record:
-            case TurnPut(owner=owner, turn=turn):
-                self.pending[turn.seq] = Pending(owner, turn.session, turn.rev)
+            case TurnPut(turn=turn):
                 self.purge_due |= turn.rev != turn.seq
-            case VectorsPut():
-                for item in (item for made in record.versions for item in made.items):
-                    if self.awaits(item.turn_seq, record.owner, item.rev):
-                        del self.pending[item.turn_seq]
-            case TurnsMoved(tier=tier, turn_seqs=seqs):
-                for seq in seqs if tier == COLD else ():
-                    self.pending.pop(seq, None)
-            case TurnGone(turn_seq=turn_seq):
-                self.pending.pop(turn_seq, None)
+            case TurnGone() | SessionGone() | FactGone() | SummaryGone():
                 self.purge_due = True
-            case SessionGone(owner=owner, session=session):
-                self._await_no_more(lambda one: (one.owner, one.session) == (owner, session))
-                self.purge_due = True
-            case FactGone() | SummaryGone():
-                self.purge_due = True
-            case UserGone(owner=owner, erasure=erasure):
-                self._await_no_more(lambda one: one.owner == owner)
+            case UserGone(erasure=erasure):
                 self.erasures[erasure.id] = erasure
                 self.purge_due = True
             case ErasureDone(erasure=erasure):
@@ -423,22 +542,17 @@ class Shard:
             case _:
                 pass
 
-    def awaits(self, turn_seq: int, owner: str, rev: int) -> bool:
-        """Whether vectors of this state of the owner's turn are still to come."""
-        pending = self.pending.get(turn_seq)
-        return pending is not None and (pending.owner, pending.rev) == (owner, rev)
-
-    def _await_no_more(self, gone: Callable[[Pending], bool]) -> None:
-        """In place: whoever waits for vectors looks at this very mapping."""
-        for seq in [seq for seq, pending in self.pending.items() if gone(pending)]:
-            del self.pending[seq]
-
     # ---- tail and fold
 
     def tail(self) -> tuple[Record, ...]:
         """The records that are durable in the log and not in the table yet."""
         with self._lock:
             return tuple(self._tail)
+
+    def tail_since(self, folded_seq: int) -> tuple[Record, ...] | None:
+        """The tail, if the table was folded up to this seq and is so still."""
+        with self._lock:
+            return tuple(self._tail) if self.folded_seq == folded_seq else None
 
     def settled(self, owner: str, folded_seq: int) -> bool:
         """Whether the table, as it stood with the log folded up to `folded_seq`, is all there is of the owner."""
@@ -457,8 +571,10 @@ class Shard:
         """The table holds everything up to `seq`: forget that part of the tail. Costs as much as goes, not as stays."""
         gone = self._tail[: bisect.bisect_right(self._tail, seq, key=_seq)]  # only here does the tail lose records
         of_owners = Counter(record.owner for record in gone)
+        vectors = sum(map(_bytes, gone))
         with self._lock:
             del self._tail[: len(gone)]
+            self.tail_bytes -= vectors
             for owner, count in of_owners.items():
                 records = self._tail_of[owner]
                 del records[:count]
@@ -479,3 +595,17 @@ class Shard:
 
 def _seq(record: Record) -> int:
     return record.seq
+
+
+def _bytes(record: Record) -> int:
+    """Of the vectors that it brings."""
+    return record.bytes if isinstance(record, VectorsPut) else 0
+
+
+def _brings(record: VectorsPut, version: str) -> bool:
+    return any(made.version == version for made in record.versions)
+
+
+def _told_if_it_can(table: RecordTable, method: str, *told: Any) -> Any:
+    """Until the tables hold versions beside."""
+    return getattr(table, method, lambda *_: None)(*told)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from serve_app.ports import WatchedSegments
 from serve_app.stores.block import Block
 from serve_app.stores.followed import FollowedLog
-from serve_app.stores.hot_faiss import hot_indexes
+from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.segments_disk import DiskReader
 from serve_app.write.follow import Follower, FollowOptions
@@ -29,7 +29,7 @@ class Followed:
     ) -> None:
         self.table = FollowedTable(str(store.folder / "tables"), "shard-0000", store.versions, {})
         self.log = FollowedLog(segments(DiskReader(store.folder / "log")), options.stale_s)
-        hot = hot_indexes(store.versions)
+        hot = HotIndexes()
         cold = FollowedColdTable(str(store.folder / "cold"), "shard-0000", {})
         self.shard = Shard(0, self.log, self.table, store.versions, hot, 200_000, owner_turns_resident, cold=cold)
         self.follower = Follower(self.shard, self.log, self.table, options)

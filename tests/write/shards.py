@@ -19,7 +19,7 @@ from serve_app.records import Record, TurnVectors, VersionVectors, decode_record
 from serve_app.stores.block import TURNS_RESIDENT_MAX, Block
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.exact import ExactHotIndex
-from serve_app.stores.hot_faiss import hot_indexes
+from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import pack_vectors
@@ -106,7 +106,7 @@ class OneShard:
 
     def open(self, *damages: str) -> None:
         """`damages`: the kinds of those that the log must have."""
-        self.hot = hot_indexes(self.versions)
+        self.hot = HotIndexes()
         self.table = self._table(RecordTable(str(self.folder / "tables"), "shard-0000", self.versions, {}))
         self.cold = self._cold(ColdTable(str(self.folder / "cold"), "shard-0000", {}))
         self.segments = self._segments(DiskSegments(self.folder / "log", NO_FSYNC))

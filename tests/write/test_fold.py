@@ -183,4 +183,4 @@ def test_an_edit_wins_over_vectors_of_the_same_fold(shard: OneShard) -> None:
     assert shard.table.load(ANN, 5).vectors == {}
     assert len(shard.table.rows([old.seq * ROWS_PER_TURN_MAX + part for part in range(3)])) == 1
     shard.restart()
-    assert shard.shard.awaits(edited.seq, ANN, edited.rev)
+    assert shard.shard.pending.awaits(edited.seq, ANN, edited.rev)

@@ -49,7 +49,7 @@ def test_vectors_and_summaries_of_lost_turns_are_forgotten_and_made_again(
         assert [turn.content for turn in block.turns.values()] == ["amber"]
         assert (block.vectors.came, block.summaries) == ({}, {})
         assert shard.shard.pending.keys() == {1}
-        assert shard.shard.awaits(1, ANN, 1)
+        assert shard.shard.pending.awaits(1, ANN, 1)
         shard.restart()
     again = shard.say_as(ANN, "a", "2", "birch")
     assert (again.status, (again.seq or 0) > 4) == ("stored", True)
