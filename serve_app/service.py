@@ -48,6 +48,7 @@ from serve_app.memory.reranking import second_stage
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
+from serve_app.migrate.gate import Gates, open_gates
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
@@ -127,6 +128,8 @@ class Service:
         self._upkeep: GoldenUpkeep | None = None
         """Of golden queries; None in a replica."""
         self._expander: Expander | None = None
+        self.gates: Gates | None = None
+        """Of migrations; there once the service has started."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
@@ -232,6 +235,10 @@ class Service:
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
         operator.watch(keys, policies, layouts, golden_files, models=models)
+        self.gates = open_gates(self._writers, encoders, golden_files, self._searches, serving, reranker, self._clock)
+        opened.callback(self.gates.close)
+        serving.searched = self.gates.shadow.searched
+        metrics.watch(Gauges(self.gates.gauges))
         metrics.watch(Gauges(self._gauges))
         breakers = self._breakers(encoding, serving, models)
         metrics.watch(Breakers(breakers))

@@ -76,6 +76,17 @@ class SearchLog:
             raise NotFound("search_id: no such search is kept")
         return found
 
+    def consented(self) -> dict[str, dict[str, Logged]]:
+        """What is kept at this moment, by tenant and id, of those whose policy wants it kept. For who samples it."""
+        clock = self._clock()
+        with self._lock:
+            kept = {tenant: dict(of_tenant) for tenant, of_tenant in self._tenants.items()}
+        return {
+            tenant: {name: one for name, one in of_tenant.items() if one.kept_until > clock}
+            for tenant, of_tenant in kept.items()
+            if self._wanted(tenant)
+        }
+
     def committed(self, records: Iterable[Record]) -> None:
         """Called with each batch that is durable: who is erased has searched nothing."""
         for record in records:

@@ -372,6 +372,7 @@ class Memory:
             explain=request.explain,
         )
         found, answer = await self._found(shard, owner, size, plan, question, encoded, served, stages)
+        self._serving.searched(owner, question)
         seqs = [one.turn.seq for one in answer.found]
         self._retrievals.took(shard.number, owner.key, answer, seqs, self._clock())
         degradation = Degradation("full", tuple(dict.fromkeys((*doubts, *reasons, *answer.reasons, *shard.doubts))))

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from serve_app.core import Owner
 from serve_app.memory.requests import AsOf
+from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import SecondStage
 from serve_app.routing import Epoch, Routing, VersionPlan
 
@@ -19,6 +21,14 @@ VERSION_GONE = "dense: version_gone"
 
 OpenSecond = Callable[[tuple[str, ...], bool], SecondStage]
 """The second stage over vectors of these versions; True: by the reranker's new configuration, where there is one."""
+
+
+Watcher = Callable[[Owner, Question], None]
+"""Told of each search that was answered, on the event loop. Waits for nothing, raises nothing."""
+
+
+def _unwatched(owner: Owner, question: Question) -> None:
+    """Nobody compares."""
 
 
 class Served(NamedTuple):
@@ -38,6 +48,7 @@ class Serving:
         self._plan = plan
         self._open_second = second
         self._names = names
+        self.searched: Watcher = _unwatched
         self._seconds: dict[tuple[tuple[str, ...], bool], SecondStage] = {}
 
     @property

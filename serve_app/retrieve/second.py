@@ -84,6 +84,7 @@ class SecondStage:
         self._meter = meter
         self._deadline_s = deadline_s
         self._clock = clock
+        self._rest_s = rest_s
         self._remembered: Remembered[Opinions] = Remembered(ORDERS_MAX)
         self.breaker = Breaker("reranker", FAULTS_MAX, rest_s, clock)
         """Of the model: the others compute on the thread that asks them."""
@@ -91,6 +92,10 @@ class SecondStage:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self._rerankers.values())
+
+    def apart(self, deadline_s: float) -> SecondStage:
+        """The same rerankers for who asks in the background: not counted, not remembered, with faults of their own."""
+        return SecondStage(self._rerankers, None, deadline_s, self.late, self._rest_s, self._clock)
 
     def ordered(self, found: Sequence[Found], clues: Clues | None, question: Question) -> Ordered:
         """`found`: the first stage's, best first, of whose beginning the clues are."""
