@@ -6,7 +6,7 @@ is written is durable before it has any effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,12 @@ class MigrationFile:
         return made
 
     def change(
-        self, migration_id: str, revision: int, *, why: str = "", epoch: Epoch | None = None, **fields: Any
+        self, migration_id: str, revision: int, *, why: str = "", epochs: Sequence[Epoch] = (), **fields: Any
     ) -> Migration:
         """Change what was read at this revision; another `state` is noted as a step, which `why` explains.
 
-        With an `epoch` that one is in force from here on; both are written, or none. Raises NotFound, MigrationChanged.
+        The last of the new `epochs` is in force from here on. All is written, or nothing. Raises NotFound,
+        MigrationChanged.
         """
 
         def unchanged(found: Migration) -> Fields:
@@ -84,7 +85,7 @@ class MigrationFile:
                 raise MigrationChanged(f"migration {found.id} is at revision {found.revision}, not {revision}")
             return fields
 
-        return self.amend(migration_id, unchanged, why=why, epoch=epoch)
+        return self.amend(migration_id, unchanged, why=why, epochs=epochs)
 
     def amend(
         self,
@@ -92,21 +93,19 @@ class MigrationFile:
         fields_of: Callable[[Migration], Fields],
         *,
         why: str = "",
-        epoch: Epoch | None = None,
+        epochs: Sequence[Epoch] = (),
     ) -> Migration:
         """Change it as it is now: `fields_of` is shown that, and gives what changes, nothing or an error of its own."""
         with self._file.changing() as write:
             stored = self._file.read()
             found = _found(stored, migration_id)
             fields = fields_of(found)
-            if not fields and epoch is None:
+            if not fields and not epochs:
                 return found
             changed = self._changed(found, why, fields)
             others = tuple(changed if one.id == found.id else one for one in stored.migrations)
-            stored = replace(stored, migrations=_remembered(others))
-            if epoch is not None:
-                stored = replace(stored, epochs=(*stored.epochs, epoch)[-EPOCHS_MAX:])
-            write(stored)
+            followed = (*stored.epochs, *epochs)[-EPOCHS_MAX:]
+            write(replace(stored, migrations=_remembered(others), epochs=followed))
         self._file.read()
         return changed
 

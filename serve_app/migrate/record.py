@@ -96,8 +96,13 @@ class Migration(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who starts the job of `backfill`: the service, or somebody else."""
     options: dict[str, Any] = {}
     """Of the new encoder, reranker or compressor, as its section of the settings has them."""
+    was: dict[str, Any] = {}
+    """The same of the reranker or compressor that it comes in the place of."""
+    names: tuple[str, ...] = ()
+    was_names: tuple[str, ...] = ()
+    """What answers and summaries call the new reranker or compressor, and the one before."""
     version: EmbeddingVersion | None = None
-    """The new one; known from `prepare` on."""
+    """The new encoder's."""
     replaces: str = ""
     """Name of the version in whose place the new one comes."""
     base: Routing | None = None

@@ -86,9 +86,9 @@ def test_an_epoch_is_written_with_its_state(tmp_path: Path) -> None:
     file.add("embedding", Terms())
     epoch = Epoch(Routing("a", "a"), (3, 4), 5, Routing("b", "b"), 0.05, "m1")
     with pytest.raises(MigrationChanged):
-        file.change("m1", 7, state="canary", epoch=epoch)
+        file.change("m1", 7, state="canary", epochs=[epoch])
     assert file.read().epochs == ()
-    file.change("m1", 0, state="canary", epoch=epoch)
+    file.change("m1", 0, state="canary", epochs=[epoch])
     assert a_file(tmp_path).read().epochs == (epoch,)
 
 
@@ -109,7 +109,7 @@ def test_everything_in_it_is_bounded_and_what_runs_is_never_forgotten(tmp_path: 
     assert [one.id for one in kept] == [running.id, *(f"m{number}" for number in range(5, ENDED_KEPT + 5))]
     for number in range(max(STEPS_KEPT, EPOCHS_MAX) + 2):
         state = ("canary", "verify")[number % 2]
-        running = file.change(running.id, running.revision, state=state, epoch=Epoch(Routing("a", "a"), at=number))
+        running = file.change(running.id, running.revision, state=state, epochs=[Epoch(Routing("a", "a"), at=number)])
     gates = tuple(Gate("verify", "passed", at) for at in range(GATES_KEPT + 1))
     running = file.change(running.id, running.revision, gates=gates)
     assert (len(running.steps), len(running.gates), running.gates[-1].at) == (STEPS_KEPT, GATES_KEPT, GATES_KEPT)
