@@ -67,7 +67,7 @@ def read_items(path: Path) -> Iterator[Item]:
         with path.open(encoding="utf-8", newline="\n") as lines:  # a text may hold other ends of lines
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield from (_placed(item, number) for item in _items(line, f"{path}:{number}"))
+                    yield from (_placed(item, number) for item in items_of(line, f"{path}:{number}"))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{path}: {error}") from error
 
@@ -92,7 +92,8 @@ def batches(entries: Iterable[Entry], size: int) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _items(line: str, where: str) -> list[Item]:
+def items_of(line: str, where: str) -> list[Item]:
+    """What one line says: nothing, where it is of no use here. Raises InvalidRequest, naming `where`."""
     try:
         row = json.loads(line.rstrip())
         if not isinstance(row, dict):

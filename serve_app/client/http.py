@@ -76,6 +76,15 @@ class Client:
     def put_fact(self, user: str, key: str, fact: Json) -> Json:
         return self._send(f"/v1/users/{quote(user)}/facts/{quote(key)}", fact, "PUT")
 
+    def fact(self, user: str, key: str) -> Json | None:
+        """None where there is no such fact."""
+        try:
+            return self._send(f"/v1/users/{quote(user)}/facts/{quote(key)}", {}, "GET")
+        except Refused as error:
+            if error.code != "not_found":
+                raise
+            return None
+
     def append(self, user: str, session: str, turns: list[Json], wait: str = "durable") -> Json:
         body = {"user_id": user, "turns": turns, "wait": wait}
         return self._send(f"/v1/sessions/{quote(session)}/turns", body)

@@ -72,7 +72,7 @@ def _ran(asked: Sequence[str]) -> tuple[int, str, str]:
     out, said = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         try:
-            status = importlib.import_module(asked[0]).main(asked[1:], session=contextlib.nullcontext)
+            status = importlib.import_module(asked[0]).main(asked[1:], session=lambda address: contextlib.nullcontext())
         except SystemExit as ended:
             status = int(ended.code or 0)
     return status, out.getvalue(), said.getvalue()
