@@ -57,8 +57,28 @@ class Routing(msgspec.Struct, frozen=True):
         return Routing(*(new if name == old else name for name in (self.primary, self.multilingual)))
 
 
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which configuration of the reranker or the compressor serves whom: `target` a share of the owners, `base` others.
+
+    Named as `memory/configurations.py` names them; "" is the one that the settings have.
+    """
+
+    base: str = ""
+    target: str = ""
+    share: float = 0.0
+    migration: str = ""
+    """Whose target it is, as of an epoch."""
+
+    def of_owner(self, owner: str) -> str:
+        chosen = self.target != "" and drawn(self.migration, owner) < self.share
+        return self.target if chosen else self.base
+
+
 class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What serves whom from a seq of each shard and a time on: `target` a share of the owners, `base` the others."""
+    """What serves whom from a seq of each shard and a time on: `target` a share of the owners, `base` the others.
+
+    The reranker and the compressor are chosen apart from the versions, each by a draw of its own.
+    """
 
     base: Routing
     since: tuple[int, ...] = ()
@@ -69,6 +89,8 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     share: float = 0.0
     migration: str = ""
     """Whose target it is: who belongs to the share is another draw in each."""
+    reranker: Choice = Choice()
+    compressor: Choice = Choice()
 
     def of_owner(self, owner: str) -> Routing:
         chosen = self.target is not None and drawn(self.migration, owner) < self.share

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -25,14 +24,13 @@ from serve_app.asgi import Receive, Scope, Send
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
 from serve_app.breaker import Breaker
-from serve_app.compress.compressor import Compressor
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
-from serve_app.memory.apart import CompressorApart, Worker
 from serve_app.memory.compressing import Compressing
+from serve_app.memory.compressors import Compressors, Opens, opening
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
@@ -44,20 +42,20 @@ from serve_app.memory.operator import Operator, WritingOperator
 from serve_app.memory.pools import Pools
 from serve_app.memory.refresher import Refresher
 from serve_app.memory.relevance import Relevance
-from serve_app.memory.reranking import second_stage
+from serve_app.memory.rerankers import Rerankers
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
 from serve_app.migrate.gate import Gates, open_gates
+from serve_app.migrate.migration_file import MigrationFile
+from serve_app.migrate.trials import adopted, resumed, settled_plan
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
-from serve_app.models.summarise import open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
-from serve_app.ports import Embedder, Expander, Summariser
+from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
-from serve_app.retrieve.second import SecondStage
 from serve_app.routing import VersionPlan
 from serve_app.shards import (
     OpenColdTable,
@@ -94,8 +92,8 @@ WARM_UP = "warm up"
 
 
 class Service:
-    """`encoder`, `reranker`, `segments`, `table`, `cold` and `reader` open the models and the stores, `clock` gives the
-    time; others than the defaults are for tests.
+    """`encoder`, `reranker`, `compressor`, `segments`, `table`, `cold` and `reader` open the models and the stores,
+    `clock` gives the time; others than the defaults are for tests.
 
     `queues` is the way to encoders in deployments of their own; without it the encoders run in this process.
     """
@@ -106,6 +104,7 @@ class Service:
         *,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         reranker: Callable[[ModelOptions], CrossEncoding | None] = open_reranker,
+        compressor: Opens | None = None,
         segments: OpenSegments = open_segments,
         table: OpenTable = RecordTable,
         cold: OpenColdTable = ColdTable,
@@ -117,6 +116,7 @@ class Service:
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_reranker = reranker
+        self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart)
         self._openers = Openers(segments, table, cold)
         self._open_reader = reader
         self._queues_beside = queues
@@ -167,31 +167,24 @@ class Service:
         encoders = self._open_encoders(embedders, identity.versions, metrics)
         opened.callback(encoders.close)
         self._indexer = Indexer(encoders, meter=metrics)
-        summarisers = open_summarisers(settings.compress)
-        models = tuple(dict.fromkeys(one for one in summarisers if one is not None))
-        for model in models:
-            opened.callback(model.close)
-        compressor = Compressor(*summarisers)
-        making: Compressor | CompressorApart = compressor
-        of_callers: CompressorApart | None = None  # of whose turns nothing is remembered
-        if settings.memory.summary.apart and compressor.backend == "extractive":
-            making = CompressorApart(compressor, Worker(tokenizers=settings.tokenizers))
-            opened.callback(making.close)
-            of_callers = CompressorApart(compressor, Worker(tokenizers=settings.tokenizers), fresh=True)
-        self._measures = SummaryMeasures(making, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
+        migrations = MigrationFile(settings.store_folder, self._clock).read()
+        compressors = Compressors(adopted("compressor", settings.compress, migrations), self._open_compressor)
+        opened.callback(compressors.close)
+        self._measures = SummaryMeasures(compressors, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
         self._refresher = Refresher(
-            making,
+            compressors,
             tokenizer,
             settings.memory.summary,
             self._clock,
             policies,
             metrics.summaries,
             self._measures.made,
-            making.burden_s if isinstance(making, CompressorApart) else time.thread_time,
+            compressors.computed_s,
         )
-        reranker = self._open_reranker(settings.rerank)
-        if reranker is not None:
-            opened.callback(reranker.close)
+        rerank = adopted("reranker", settings.rerank, migrations)
+        rerankers = Rerankers(rerank, encoders.version, metrics, settings.memory.rest_s, self._open_reranker)
+        opened.callback(rerankers.close)
+        resumed(rerankers, compressors, migrations)
         noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
@@ -203,15 +196,12 @@ class Service:
             duties: list[Duty] = [rescan, self._upkeep]
             operator = self._start_writing(identity, encoders, metrics, policies, noted, duties, opened)
         encoding = Encoding(encoders, self._pools.memory, settings.memory.rest_s)
-
-        def open_second(names: tuple[str, ...], new: bool) -> SecondStage:
-            read = [encoders.version(name) for name in names]
-            return second_stage(settings.rerank, read, reranker, metrics, settings.memory.rest_s)
-
+        plan = VersionPlan.of([version.name for version in identity.versions])
         serving = Serving(
-            VersionPlan.of([version.name for version in identity.versions]),
-            open_second,
-            (compressor.version, RULES_VERSION, tokenizer.name),
+            settled_plan(plan, rerankers, compressors),
+            rerankers,
+            compressors,
+            (RULES_VERSION, tokenizer.name),
         )
         serving.of("")  # opened here and now: a ranker's file that is none ends the start
         memory = Memory(
@@ -228,35 +218,34 @@ class Service:
             settings.limits.user_turns,
             Retrievals(noted, metrics),
             Understanding(policies, self._expander),
-            Relevance(encoding, reranker, self._pools.memory),
+            Relevance(encoding, rerankers.model, self._pools.memory),
             layouts,
         )
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
-        operator.watch(keys, policies, layouts, golden_files, models=models)
-        self.gates = open_gates(self._writers, encoders, golden_files, self._searches, serving, reranker, self._clock)
+        operator.watch(keys, policies, layouts, golden_files, models=compressors.models)
+        self.gates = open_gates(
+            self._writers, encoders, golden_files, self._searches, serving, rerankers.model, self._clock
+        )
         opened.callback(self.gates.close)
         serving.searched = self.gates.shadow.searched
         metrics.watch(Gauges(self.gates.gauges))
         metrics.watch(Gauges(self._gauges))
-        breakers = self._breakers(encoding, serving, models)
+        breakers = self._breakers(encoding, serving, compressors)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
         self._show_first_key(keys)
         compressing = Compressing(
-            compressor,
+            compressors.makes,
             memory.tokenizer,
             policies,
             self._clock,
             settings.memory.summary.ttl_s,
             metrics.summaries,
-            of_callers,
         )
         opened.callback(compressing.close)
-        for one in (*models, making, of_callers):  # once more, to end first: who waits for one would hold up the rest
-            if one is not None and not isinstance(one, Compressor):
-                opened.callback(one.close)
+        opened.callback(compressors.close)  # once more, to end first: who waits for one would hold up the rest
         opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
@@ -342,17 +331,15 @@ class Service:
         if self._upkeep is not None:
             self._upkeep.committed(shard, records)
 
-    def _breakers(
-        self, encoding: Encoding, serving: Serving, models: Sequence[Summariser]
-    ) -> Callable[[], list[Breaker]]:
+    def _breakers(self, encoding: Encoding, serving: Serving, compressors: Compressors) -> Callable[[], list[Breaker]]:
         """Of all that may hang."""
-        asked: list[Summariser | Expander] = [*models, *filter(None, [self._expander])]
         shards = [writer.shard for writer in self._writers]
         guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
-        fixed = [*(one.breaker for one in asked), *(guard.breaker for guard in guards)]
+        fixed = [*(one.breaker for one in filter(None, [self._expander])), *(guard.breaker for guard in guards)]
         return lambda: [
             *encoding.breakers.values(),
             *(one.breaker for one in serving.seconds()),
+            *compressors.breakers(),
             *fixed,
         ]
 

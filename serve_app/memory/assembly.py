@@ -44,11 +44,14 @@ HITS_MIN, HITS_MAX = 10, 100
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """`now` is what the answer is about; what has expired by `expiry` is left out. `versions` name the code."""
+    """`now` is what the answer is about; what has expired by `expiry` is left out. `versions` name the code,
+    `compressor` that of the summaries that are shown, where there are some by it.
+    """
 
     now: int
     expiry: int
     versions: tuple[str, ...]
+    compressor: str = ""
 
 
 class Assembled(msgspec.Struct, frozen=True):
@@ -217,7 +220,7 @@ def _stored(
     if state.forgotten_since:
         reasons = (*reasons, "as_of: facts or summaries of then are not kept any more")
     if request.as_of != AsOf() and reading.expired_between(
-        block, request.session, state.seq, moment.now, moment.expiry
+        block, request.session, state.seq, moment.now, moment.expiry, moment.compressor
     ):
         reasons = (*reasons, "as_of: something has expired since")
     if request.as_of != AsOf() and block.total_turns > len(block.turns):
@@ -231,7 +234,16 @@ def _state(
     shard: Shard, block: Block, request: ContextRequest, as_of: int | None, moment: Moment
 ) -> tuple[Memories, tuple[Turn, ...]]:
     """What is remembered, and the conversation: the session's turns, or those that the caller sent along."""
-    state = reading.memories(shard, block, request.session, as_of, moment.expiry, request.whole_user, request.notes)
+    state = reading.memories(
+        shard,
+        block,
+        request.session,
+        as_of,
+        moment.expiry,
+        request.whole_user,
+        request.notes,
+        compressor=moment.compressor,
+    )
     return state, state.turns if request.history is None else _sent(request, moment)
 
 

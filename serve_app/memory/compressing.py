@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.compress.compressor import Compressed, Compressor, input_hash
+from serve_app.compress.compressor import Compressed, input_hash
 from serve_app.core import SECOND_US, Summary, Turn
 from serve_app.errors import Overloaded, SummariserFailed
 from serve_app.memory.making import UNMETERED, Compresses, SummaryMeter, summary_of, told
@@ -49,11 +49,17 @@ class Made(NamedTuple):
     covers: bool
 
 
+class Makes(NamedTuple):
+    """Who sums up what a tenant sends: what takes long, and what does not."""
+
+    short: Compresses
+    long: Compresses
+
+
 class Place(NamedTuple):
-    """Where summaries of one kind are made, by whom, and how long one may take there."""
+    """Where summaries of one kind are made, and how long one may take there."""
 
     pool: ThreadPoolExecutor
-    compressor: Compresses
     within_s: float
 
 
@@ -62,23 +68,22 @@ class Compressing:
 
     def __init__(
         self,
-        compressor: Compressor,
+        makes: Callable[[str], Makes],
         tokenizers: Callable[[str | None], Tokenizer],
         policies: Policies,
         clock: Callable[[], int],
         ttl_s: int,
         meter: SummaryMeter = UNMETERED,
-        apart: Compresses | None = None,
     ) -> None:
-        """`tokenizers` gives one by its name, or the default one. `apart`: the same compressor for what takes long."""
-        self._compressor = compressor
+        """`makes`: by tenant. `tokenizers` gives one by its name, or the default one."""
+        self._makes = makes
         self._tokenizers = tokenizers
         self._policies = policies
         self._clock = clock
         self._ttl_us = ttl_s * SECOND_US
         self._meter = meter
-        self._short = Place(ThreadPoolExecutor(THREADS, "compress"), compressor, MODELS_S)
-        self._long = self._short if apart is None else Place(ThreadPoolExecutor(LONG_THREADS, "long"), apart, WAIT_S)
+        self._short = Place(ThreadPoolExecutor(THREADS, "compress"), MODELS_S)
+        self._long = Place(ThreadPoolExecutor(LONG_THREADS, "long"), WAIT_S)
         self._redacting = Redacting(policies, self._short.pool)
         self._waiting = 0
 
@@ -96,7 +101,7 @@ class Compressing:
         self._waiting += 1
         try:
             clean = await self._redacting.turns(tenant, with_lives)
-            return await self._in_pool(clean.turns, target_tokens, chosen, instant, expiry, until)
+            return await self._in_pool(self._makes(tenant), clean.turns, target_tokens, chosen, instant, expiry, until)
         finally:
             self._waiting -= 1
 
@@ -107,17 +112,26 @@ class Compressing:
         return [turn.with_lives(policy.life_of) for turn in turns]
 
     async def _in_pool(
-        self, turns: Sequence[NewTurn], target: int, tokenizer: Tokenizer, instant: int, expiry: int, until: float
+        self,
+        makes: Makes,
+        turns: Sequence[NewTurn],
+        target: int,
+        tokenizer: Tokenizer,
+        instant: int,
+        expiry: int,
+        until: float,
     ) -> Made:
-        """What takes long waits for its like alone."""
-        place = self._long if sum(map(characters, turns)) > LONG_CHARACTERS else self._short
+        """What takes long waits for its like alone, where somebody else makes it."""
+        apart = makes.long is not makes.short and sum(map(characters, turns)) > LONG_CHARACTERS
+        place, compressor = (self._long, makes.long) if apart else (self._short, makes.short)
         return await asyncio.get_running_loop().run_in_executor(
-            place.pool, self._made, place, turns, target, tokenizer, instant, expiry, until
+            place.pool, self._made, place.within_s, compressor, turns, target, tokenizer, instant, expiry, until
         )
 
     def _made(
         self,
-        place: Place,
+        within_s: float,
+        compressor: Compresses,
         turns: Sequence[NewTurn],
         target: int,
         tokenizer: Tokenizer,
@@ -128,20 +142,26 @@ class Compressing:
         passing = [turn.passing(turn.id or str(number), number, instant) for number, turn in enumerate(turns)]
         alive = living(passing, expiry)
         ends = [turn.first_expiry for turn in alive if turn.first_expiry is not None]
-        made = self._compressed(place, alive, target, tokenizer, until)
+        made = self._compressed(within_s, compressor, alive, target, tokenizer, until)
         expires_at = min([instant + self._ttl_us, *ends])
-        return Made(summary_of(made, "", self._compressor.version, instant, expires_at), covers=bool(alive))
+        return Made(summary_of(made, "", compressor.version, instant, expires_at), covers=bool(alive))
 
     def _compressed(
-        self, place: Place, alive: Sequence[Turn], target: int, tokenizer: Tokenizer, until: float
+        self,
+        within_s: float,
+        compressor: Compresses,
+        alive: Sequence[Turn],
+        target: int,
+        tokenizer: Tokenizer,
+        until: float,
     ) -> Compressed:
         """Of what still lives all may be quoted: the answer expires with the first of it."""
         if not alive:
             return Compressed("", 0, 0, 0, input_hash(()))
         quotable = [msgspec.structs.replace(turn, expires_at=None, fields_expire=()) for turn in alive]
         started = time.perf_counter()
-        made = _in_time(place, quotable, target, tokenizer, until)
-        told(self._meter, self._compressor.backend, quotable, made, time.perf_counter() - started)
+        made = _in_time(within_s, compressor, quotable, target, tokenizer, until)
+        told(self._meter, compressor.backend, quotable, made, time.perf_counter() - started)
         return made
 
     def close(self) -> None:
@@ -150,12 +170,14 @@ class Compressing:
             place.pool.shutdown(cancel_futures=True)
 
 
-def _in_time(place: Place, turns: Sequence[Turn], target: int, tokenizer: Tokenizer, until: float) -> Compressed:
+def _in_time(
+    within_s: float, compressor: Compresses, turns: Sequence[Turn], target: int, tokenizer: Tokenizer, until: float
+) -> Compressed:
     """Raises Overloaded."""
-    within_s = min(until - time.monotonic(), place.within_s)
+    within_s = min(until - time.monotonic(), within_s)
     if within_s <= 0:
         raise Overloaded(f"no summary could be made in {WAIT_S:g} seconds: others came first")
     try:
-        return place.compressor.compress(turns, target, tokenizer, within_s)
+        return compressor.compress(turns, target, tokenizer, within_s)
     except SummariserFailed as error:
         raise Overloaded(f"no summary could be made: {error}") from error

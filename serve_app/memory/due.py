@@ -1,7 +1,7 @@
 """When a session is due for a summary. Pure.
 
 Due is what has enough new turns, or new turns that fill the zone in which they would have to stand, or a new turn that
-has waited for long; and a summary near its end, if somebody reads the session.
+has waited for long; and a summary near its end, or by another compressor, if somebody reads the session.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEGRADED_RETRY_S = 300
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
-Why = Literal["turns", "zone", "age", "end"]
+Why = Literal["turns", "zone", "age", "end", "version"]
 
 
 class SummaryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,8 +64,12 @@ def why_due(
     read: bool,
     options: SummaryOptions,
     tokenizer: Tokenizer,
+    version: str = "",
 ) -> Why | None:
-    """`turns`: how many came since the last summary; `new`: those of them that are at hand, oldest first."""
+    """`turns`: how many came since the last summary; `new`: those of them that are at hand, oldest first.
+
+    `version`: of the compressor that would make it; a summary by another one is made anew if it is read.
+    """
     if turns >= options.every_turns:
         return "turns"
     if fills_zone(new, ZONE_SHARE * options.zone_tokens, tokenizer):
@@ -74,6 +78,8 @@ def why_due(
         return "age"
     if read and latest is not None and near_end(latest, now):
         return "end"
+    if read and latest is not None and version not in ("", latest.version):
+        return "version"
     return None
 
 

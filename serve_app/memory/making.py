@@ -64,6 +64,14 @@ class Compresses(Protocol):
     ) -> Compressed: ...
 
 
+class Chooses(Protocol):
+    """Which compressor makes whose summaries; see `memory/compressors.py`."""
+
+    def of(self, owner: str) -> Compresses: ...
+
+    def forget(self) -> None: ...
+
+
 class Unmetered:
     def summarised(self, backend: str, result: Result, seconds: float, read_tokens: int, tokens: int) -> None: ...
 
@@ -94,14 +102,14 @@ class SummaryMaker:
 
     def __init__(
         self,
-        compressor: Compresses,
+        compressors: Chooses,
         tokenizer: Tokenizer,
         clock: Callable[[], int],
         meter: SummaryMeter = UNMETERED,
         made: Callable[[Summary, Sequence[Turn]], None] = lambda summary, turns: None,
     ) -> None:
         """`made` is told of each summary and what it was made from."""
-        self._compressor = compressor
+        self._compressors = compressors
         self._tokenizer = tokenizer
         self._clock = clock
         self._meter = meter
@@ -111,17 +119,20 @@ class SummaryMaker:
         self.made = 0
         self.discarded = 0
 
-    def state(self, block: Block, session: str, options: SummaryOptions) -> SessionState | None:
-        """None where there is no such session."""
+    def state(self, block: Block, session: str, options: SummaryOptions, version: str) -> SessionState | None:
+        """None where there is no such session. `version`: of the compressor that makes the owner's summaries now."""
         with block.lock:
             index = block.sessions.get(session)
             if index is None:
                 return None
             seqs = block.moved.without_cold(index.seqs)
-            since = bisect.bisect_right(seqs, index.summarised_seq)
+            newest, latest = block.summary_at(session, None), block.summary_at(session, None, version)
+            reached = index.summarised_seq
+            if latest is not None and latest is not newest:  # what another compressor has made says nothing of this one
+                reached = min(reached, latest.last_seq)
+            since = bisect.bisect_right(seqs, reached)
             first_new = seqs[since : since + options.every_turns]
             new = [block.turns[seq] for seq in first_new if seq in block.turns]
-            latest = block.summary_at(session, None)
             return SessionState(len(seqs) - since, new, latest, seqs[-options.turns_max :], block.applied_seq)
 
     def make(self, writer: ShardWriter, key: Key, options: SummaryOptions) -> Summary | None:
@@ -161,7 +172,8 @@ class SummaryMaker:
         """
         shard, now = writer.shard, self._clock()
         block = shard.block(key.owner)
-        state = self.state(block, key.session, options)
+        compressor = self._compressors.of(key.owner)
+        state = self.state(block, key.session, options, compressor.version)
         if state is None:
             return None
         turns = living(shard.turns(key.owner, state.seqs), now)
@@ -170,11 +182,11 @@ class SummaryMaker:
                 self.discarded += 1
             return None
         latest = state.latest
-        if latest is not None and self._stands(latest, turns, options):
-            return self._renewed(writer, key, latest, state.read_at, options)
-        summary = self._summed(key.session, turns, options)
+        if latest is not None and _stands(latest, turns, compressor.version, options):
+            return self._renewed(writer, key, latest, state.read_at, options, compressor.backend)
+        summary = self._summed(compressor, key.session, turns, options)
         if shard.block(key.owner).changed_seq > state.read_at:  # what was read may have been erased before it was asked
-            self._compressor.forget()
+            self._compressors.forget()
         if not summary.text:  # nothing in these turns may be quoted: they are not looked at again for that
             with block.lock:
                 if key.session in block.sessions:
@@ -185,20 +197,14 @@ class SummaryMaker:
         self._tell(stored, turns)
         return stored
 
-    def _stands(self, latest: Summary, turns: Sequence[Turn], options: SummaryOptions) -> bool:
-        """Whether a new one would be the same. Of one that ends with another turn that is known without a digest."""
-        if latest.last_seq != turns[-1].seq:
-            return False
-        return latest.same_input(input_hash(turns), self._compressor.version, options.target_tokens)
-
     def _renewed(
-        self, writer: ShardWriter, key: Key, latest: Summary, read_at: int, options: SummaryOptions
+        self, writer: ShardWriter, key: Key, latest: Summary, read_at: int, options: SummaryOptions, backend: str
     ) -> Summary:
         """The same text holds for longer, and nothing is computed for it."""
         now = self._clock()
         if not near_end(latest, now):
             return latest
-        self._meter.summarised(self._compressor.backend, "renewed", 0.0, 0, latest.tokens)
+        self._meter.summarised(backend, "renewed", 0.0, 0, latest.tokens)
         renewed = msgspec.structs.replace(latest, created_at=now, expires_at=now + options.ttl_s * SECOND_US)
         return self._stored(writer, key, renewed, read_at)
 
@@ -207,13 +213,20 @@ class SummaryMaker:
         assert isinstance(stored, Summary)
         return stored
 
-    def _summed(self, session: str, turns: Sequence[Turn], options: SummaryOptions) -> Summary:
+    def _summed(self, compressor: Compresses, session: str, turns: Sequence[Turn], options: SummaryOptions) -> Summary:
         started = time.perf_counter()
-        made = self._compressor.compress(turns, options.target_tokens, self._tokenizer, options.deadline_s)
+        made = compressor.compress(turns, options.target_tokens, self._tokenizer, options.deadline_s)
         seconds, now = time.perf_counter() - started, self._clock()
-        told(self._meter, self._compressor.backend, turns, made, seconds)
+        told(self._meter, compressor.backend, turns, made, seconds)
         expires_at = now + options.ttl_s * SECOND_US
-        return summary_of(made, session, self._compressor.version, now, expires_at, options.target_tokens)
+        return summary_of(made, session, compressor.version, now, expires_at, options.target_tokens)
+
+
+def _stands(latest: Summary, turns: Sequence[Turn], version: str, options: SummaryOptions) -> bool:
+    """Whether a new one would be the same. Of one that ends with another turn that is known without a digest."""
+    if latest.last_seq != turns[-1].seq:
+        return False
+    return latest.same_input(input_hash(turns), version, options.target_tokens)
 
 
 def told(meter: SummaryMeter, backend: str, turns: Sequence[Turn], made: Compressed, seconds: float) -> None:

@@ -47,6 +47,9 @@ CLOSE_S = 1.0
 class Afresh(Protocol):
     """A compressor that can be had with nothing remembered."""
 
+    @property
+    def version(self) -> str: ...
+
     def afresh(self) -> Compresses: ...
 
 
@@ -80,7 +83,11 @@ class SummaryMeasures:
         self._thread.start()
 
     def made(self, summary: Summary, turns: Sequence[Turn]) -> None:
-        """Perhaps a sample. One that a backend did not help with says nothing about drift."""
+        """Perhaps a sample. One that a backend did not help with says nothing about drift, nor one by another
+        compressor than the one that is measured.
+        """
+        if summary.version != self._compressor.version:
+            return
         self._made += 1
         if self._made % SAMPLE_EVERY == 1 and not summary.reasons:
             with contextlib.suppress(queue.Full):

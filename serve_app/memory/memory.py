@@ -263,7 +263,8 @@ class Memory:
     async def summaries(self, owner: Owner) -> list[Summary]:
         """The summaries that hold, by session."""
         shard = self._writer(owner).shard
-        return await self._asked(owner, lambda: reading.summaries(shard.block(owner.key), self._clock()))
+        compressor = self._serving.of(owner.key).compressor
+        return await self._asked(owner, lambda: reading.summaries(shard.block(owner.key), self._clock(), compressor))
 
     async def sessions(self, owner: Owner) -> list[SessionLine]:
         shard = self._writer(owner).shard
@@ -303,7 +304,7 @@ class Memory:
 
     async def summary(self, owner: Owner, session: str) -> Summary:
         block = await self._asked(owner, self._writer(owner).shard.block, owner.key)
-        found = block.summary_at(session, None)
+        found = block.summary_at(session, None, self._serving.of(owner.key).compressor)
         if found is None or found.expires_at <= self._clock():
             raise NotFound("this session has no summary")
         return found
@@ -370,6 +371,7 @@ class Memory:
             asked_at=instant,
             deadline=plan.rerank,
             explain=request.explain,
+            compressor=served.compressor,
         )
         found, answer = await self._found(shard, owner, size, plan, question, encoded, served, stages)
         self._serving.searched(owner, question)
@@ -428,7 +430,7 @@ class Memory:
             raise InvalidReceipt("as_of: this receipt was not given out for this user")
         stages.mark("wait")
         served = self._serving.of(owner.key, shard.number, request.as_of)
-        moment = Moment(now, self._effective(now), served.names)
+        moment = Moment(now, self._effective(now), served.names, served.compressor)
         plan = self._plan(started, request.deadline_s)
         understood = await self._resolved(shard, owner, request, moment, plan)
         layouts = await self._layouts_then(shard, owner, request.as_of, plan)

@@ -57,10 +57,10 @@ class Operator(ABC):
         self._pool = pool
         self._warm = warm
         self._files: Sequence[File] = ()
-        self._models: Sequence[Summariser] = ()
+        self._models: Callable[[], Sequence[Summariser]] = tuple
         self._breakers: Callable[[], Sequence[Breaker]] = tuple
 
-    def watch(self, *files: File, models: Sequence[Summariser] = ()) -> None:
+    def watch(self, *files: File, models: Callable[[], Sequence[Summariser]] = tuple) -> None:
         """Tell of these files and models, too."""
         self._files, self._models = files, models
 
@@ -87,7 +87,7 @@ class Operator(ABC):
         ]
         found += [
             Trouble("compressor", f"{model.name}: {model.trouble}; summaries are made without it")
-            for model in self._models
+            for model in self._models()
             if model.trouble
         ]
         found += [

@@ -151,10 +151,10 @@ def next_page(size: int, turns: Sequence[Turn]) -> int:
     return max(1, min(PAGE_TURNS_MAX, size * PAGE_CHARACTERS // max(1, characters)))
 
 
-def summaries(block: Block, now: int) -> list[Summary]:
-    """The newest of each session, where it holds."""
+def summaries(block: Block, now: int, compressor: str = "") -> list[Summary]:
+    """The newest of each session, by this version of the compressor if it can be had, where it holds."""
     with block.lock:
-        newest = [block.summary_at(session, None) for session in sorted(block.summaries)]
+        newest = [block.summary_at(session, None, compressor) for session in sorted(block.summaries)]
     return [one for one in newest if one is not None and one.expires_at > now]
 
 
@@ -238,19 +238,25 @@ def memories(
     now: int,
     whole_user: bool = True,
     notes: Sequence[str] = (),
+    *,
+    compressor: str = "",
 ) -> Memories:
-    """What a context of this session is built from; `whole_user`: with what binds in other sessions, too."""
+    """What a context of this session is built from; `whole_user`: with what binds in other sessions, too.
+
+    `compressor`: the version whose summaries come first.
+    """
     with block.lock:
         seq = block.applied_seq if as_of is None else min(as_of, block.applied_seq)
         index = block.sessions.get(session) if session is not None else None
         window = _newest(block, index, seq, WINDOW_TURNS_MAX)
         resident = [block.turns[one] for one in window if one in block.turns]
         older = _outside_window(index, block, window, seq) if index else Older()
-        summary = block.summary_at(session, seq) if session is not None else None
+        summary = block.summary_at(session, seq, compressor) if session is not None else None
         changed, forgotten = block.changed_seq > seq, block.forgot(session, seq)
-        due = seq == block.applied_seq and index is not None and (summary is None or near_end(summary, now))
+        fits = summary is not None and compressor in ("", summary.version) and not near_end(summary, now)
+        due = seq == block.applied_seq and index is not None and not fits
         told = facts(block, seq, now)
-        binding = standing(block, session, whole_user, seq, told, notes)
+        binding = standing(block, session, whole_user, seq, told, notes, compressor)
     newest, reasons = (resident, ()) if len(resident) == len(window) else _with_older(shard, block, window, resident)
     turns = tuple(living(newest, now))
     expired = summary is not None and summary.expires_at <= now
@@ -289,7 +295,7 @@ def _newest(block: Block, index: SessionIndex | None, seq: int, turns_max: int) 
     return block.moved.without_cold(seqs)[-turns_max:]
 
 
-def expired_between(block: Block, session: str | None, seq: int, start: int, end: int) -> bool:
+def expired_between(block: Block, session: str | None, seq: int, start: int, end: int, compressor: str = "") -> bool:
     """Whether a turn in memory, a field of one, a fact or the session's summary, all as of `seq`, expired after `start`
     and up to `end`.
     """
@@ -299,7 +305,7 @@ def expired_between(block: Block, session: str | None, seq: int, start: int, end
         ends += [turn.expires_at for turn in turns if turn.expires_at is not None]
         told = (block.fact_at(key, seq) for key in block.facts)
         ends += [fact.expires_at for fact in told if fact is not None and fact.expires_at is not None]
-        summary = None if session is None else block.summary_at(session, seq)
+        summary = None if session is None else block.summary_at(session, seq, compressor)
         ends += [] if summary is None else [summary.expires_at]
     return any(start < at <= end for at in ends)
 

@@ -17,7 +17,7 @@ from serve_app.core import SECOND_US, Owner, Summary, Turn
 from serve_app.errors import Overloaded, StorageTrouble, SummariserFailed
 from serve_app.memory.agenda import Agenda, Asked, Key
 from serve_app.memory.due import DEGRADED_RETRY_S, SummaryOptions, age_due_at, why_due
-from serve_app.memory.making import UNMETERED, Compresses, SummaryMaker, SummaryMeter
+from serve_app.memory.making import UNMETERED, Chooses, SummaryMaker, SummaryMeter
 from serve_app.policies import Policies, SummaryPolicy
 from serve_app.ports import Tokenizer
 from serve_app.records import Record, SummaryPut, TurnGone, TurnPut, ends_a_text
@@ -40,14 +40,15 @@ CLOSE_S = 1.0
 
 
 class Refresher:
-    """`policies` of tenants win over `options`; without them the options hold for all.
+    """`compressors` says which one makes whose summaries. `policies` of tenants win over `options`; without them the
+    options hold for all.
 
     `made` is told of each summary and what it was made from; `computed_s` tells what the calling thread has computed.
     """
 
     def __init__(
         self,
-        compressor: Compresses,
+        compressors: Chooses,
         tokenizer: Tokenizer,
         options: SummaryOptions,
         clock: Callable[[], int],
@@ -56,13 +57,13 @@ class Refresher:
         made: Callable[[Summary, Sequence[Turn]], None] = lambda summary, turns: None,
         computed_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._compressor = compressor
+        self._compressors = compressors
         self._computed_s = computed_s
         self._options = options
         self._tokenizer = tokenizer
         self._clock = clock
         self._policies = policies
-        self._maker = SummaryMaker(compressor, tokenizer, clock, meter, made)
+        self._maker = SummaryMaker(compressors, tokenizer, clock, meter, made)
         self._writers: Sequence[ShardWriter] = ()
         self._agenda = Agenda()
         self._closed = threading.Event()
@@ -86,7 +87,7 @@ class Refresher:
         touched = {(one.owner, one.turn.session) for one in records if isinstance(one, TurnPut)}
         touched |= {(one.owner, one.session) for one in records if isinstance(one, TurnGone)}
         if any(map(ends_a_text, records)):
-            self._compressor.forget()
+            self._compressors.forget()
         for owner, session in touched:
             self.ask(shard, owner, session)
 
@@ -171,10 +172,11 @@ class Refresher:
         """Make the summary if it is due; else come again when the oldest new turn will have waited for long."""
         key, now = asked.key, self._clock()
         writer, options = self._writers[key.shard], self._under(key.owner)
-        state = self._maker.state(writer.shard.block(key.owner), key.session, options)
+        version = self._compressors.of(key.owner).version
+        state = self._maker.state(writer.shard.block(key.owner), key.session, options, version)
         if state is None:
             return
-        if why_due(state.turns, state.new, state.latest, now, asked.read, options, self._tokenizer):
+        if why_due(state.turns, state.new, state.latest, now, asked.read, options, self._tokenizer, version):
             summary = self._maker.make(writer, key, options)
             if summary is not None and summary.reasons:
                 self._ask(key, DEGRADED_RETRY_S)

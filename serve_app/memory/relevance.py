@@ -50,17 +50,18 @@ class Relevances(NamedTuple):
 
 
 class Relevance:
-    """`model`: the cross-encoder, if there is one."""
+    """`model` gives the cross-encoder in force, if there is one."""
 
-    def __init__(self, encoder: Encoding, model: Model | None, pool: Executor) -> None:
+    def __init__(self, encoder: Encoding, model: Callable[[], Model | None], pool: Executor) -> None:
         self._encoder = encoder
         self._model = model
         self._pool = pool
 
     async def of(self, query: str, documents: Sequence[str], model: str | None) -> Relevances:
         """Raises InvalidRequest for a model that is not here, Overloaded, EncoderUnavailable, RerankerUnavailable."""
-        if self._model is not None and model in (None, self._model.name):
-            return await self._by_model(self._model, query, documents)
+        in_force = self._model()
+        if in_force is not None and model in (None, in_force.name):
+            return await self._by_model(in_force, query, documents)
         if model is not None:
             self._encoder.version(model)  # refuses one that is not here; which of several reads it, its script says
         return await self._by_tokens(query, documents)

@@ -39,7 +39,7 @@ def second_stage(
     options: RerankOptions,
     versions: Sequence[EmbeddingVersion],
     model: Reranker | None,
-    meter: RerankMeter,
+    meter: RerankMeter | None,
     rest_s: float,
 ) -> SecondStage:
     """`versions` are the active ones, `rest_s` is of a model that fails again and again.

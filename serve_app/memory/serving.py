@@ -1,26 +1,37 @@
-"""What serves an owner: the routing of embedding versions and the second stage, pinned once a request.
+"""What serves an owner: embedding versions, reranker and compressor, by the plan in force, pinned once a request.
 
-Owns the plan in force (`change` puts another in its place, whole) and the second stages, one for each set of versions
-and configuration of the reranker. Promises that a request, or a context as of an earlier moment, is answered by one
-routing from its start to its end.
+Owns the plan (`change` puts another in its place, whole). Promises that a request, or a context as of an earlier
+moment, is answered by one routing and one second stage from its start to its end, that a migration of one kind moves
+nobody in another, and that what is answered by other means than then says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from serve_app.core import Owner
 from serve_app.memory.requests import AsOf
+from serve_app.memory.rerankers import Rerankers
 from serve_app.retrieve.question import Question
 from serve_app.retrieve.second import SecondStage
-from serve_app.routing import Epoch, Routing, VersionPlan
+from serve_app.routing import Choice, Epoch, Routing, VersionPlan
 
 VERSION_GONE = "dense: version_gone"
 """What was searched at that moment is no longer held: another version is searched, which may find other turns."""
 
-OpenSecond = Callable[[tuple[str, ...], bool], SecondStage]
-"""The second stage over vectors of these versions; True: by the reranker's new configuration, where there is one."""
+RERANKER_GONE = "rerank: configuration_gone"
+"""What judged at that moment is no longer open: the one in force judges, which may order turns otherwise."""
+
+
+class Compressing(Protocol):
+    """Whose summaries an owner's contexts show; see `memory/compressors.py`."""
+
+    def follow(self, choice: Choice) -> None: ...
+
+    def version_of(self, name: str) -> str:
+        """What summaries by this configuration are marked with."""
+        ...
 
 
 Watcher = Callable[[Owner, Question], None]
@@ -40,16 +51,21 @@ class Served(NamedTuple):
     """Of all that the answer depends on beside what is stored."""
     reasons: tuple[str, ...] = ()
     """What may differ from the moment that is asked for."""
+    compressor: str = ""
+    """The version of the summaries that are shown, where there are some of it."""
 
 
 class Serving:
-    def __init__(self, plan: VersionPlan, second: OpenSecond, names: tuple[str, ...]) -> None:
-        """`names`: of the compressor, the rules and the tokenizer."""
+    def __init__(
+        self, plan: VersionPlan, rerankers: Rerankers, compressors: Compressing, names: tuple[str, ...]
+    ) -> None:
+        """`names`: of the rules and the tokenizer."""
         self._plan = plan
-        self._open_second = second
+        self._rerankers = rerankers
+        self._compressors = compressors
         self._names = names
         self.searched: Watcher = _unwatched
-        self._seconds: dict[tuple[tuple[str, ...], bool], SecondStage] = {}
+        compressors.follow(plan.now.compressor)
 
     @property
     def plan(self) -> VersionPlan:
@@ -58,31 +74,51 @@ class Serving:
     def change(self, plan: VersionPlan) -> None:
         """Requests from here on are answered by this plan; those under way by the one that they began with."""
         self._plan = plan
+        self._compressors.follow(plan.now.compressor)
 
     def of(self, owner: str, shard: int = 0, as_of: AsOf | None = None) -> Served:
         """What serves the owner now, or served it at that moment."""
         plan, epoch = self._plan, self._plan.now
         if as_of is not None and len(plan.epochs) > 1:
             epoch = _then(plan, shard, as_of)
-        routing, reasons = epoch.of_owner(owner), ()
+        reasons: list[str] = []
+        routing = epoch.of_owner(owner)
         if not plan.holds(routing):
-            return self.under(plan.now.of_owner(owner), reasons=(VERSION_GONE,))
-        return self.under(routing, reasons=reasons)
+            routing = plan.now.of_owner(owner)
+            reasons.append(VERSION_GONE)
+        reranker = epoch.reranker.of_owner(owner) or _first(plan, "reranker")
+        if reranker and not self._rerankers.holds(reranker):
+            reranker = plan.now.reranker.of_owner(owner)
+            reasons.append(RERANKER_GONE)
+        compressor = epoch.compressor.of_owner(owner) or _first(plan, "compressor")
+        return self._served(routing, reranker, compressor, tuple(reasons))
 
-    def under(self, routing: Routing, new: bool = False, reasons: tuple[str, ...] = ()) -> Served:
-        """What serves who is served by this routing."""
+    def under(self, routing: Routing, *, new: bool = False) -> Served:
+        """What serves who is served by this routing; `new`: by the configurations under trial, where there are any."""
+        now = self._plan.now
+        reranker, compressor = now.reranker, now.compressor
+        if new:
+            return self._served(routing, reranker.target or reranker.base, compressor.target or compressor.base)
+        return self._served(routing, reranker.base, compressor.base)
+
+    def _served(self, routing: Routing, reranker: str, compressor: str, reasons: tuple[str, ...] = ()) -> Served:
         names = routing.names
-        second = self._seconds.get((names, new))
-        if second is None:
-            second = self._seconds[names, new] = self._open_second(names, new)
-        return Served(routing, second, ("+".join(names), *self._names, *second.names), reasons)
+        second = self._rerankers.stage(reranker, names)
+        version = self._compressors.version_of(compressor)
+        # Names stand in the order in which contexts have always been named.
+        return Served(routing, second, ("+".join(names), version, *self._names, *second.names), reasons, version)
 
     def seconds(self) -> tuple[SecondStage, ...]:
         """Those that have been opened."""
-        return tuple(self._seconds.values())
+        return self._rerankers.stages()
 
 
 def _then(plan: VersionPlan, shard: int, as_of: AsOf) -> Epoch:
     if as_of.seq is not None:
         return plan.as_of_seq(shard, as_of.seq)
     return plan.now if as_of.time is None else plan.as_of_time(as_of.time)
+
+
+def _first(plan: VersionPlan, kind: str) -> str:
+    """What served before the first migration of this kind began; "" where none ever did."""
+    return next((choice.base for epoch in plan.epochs if (choice := getattr(epoch, kind)).base), "")

@@ -25,16 +25,25 @@ SESSIONS_MAX = 200
 
 
 def standing(
-    block: Block, session: str | None, whole_user: bool, seq: int, facts: Sequence[Fact], notes: Sequence[str]
+    block: Block,
+    session: str | None,
+    whole_user: bool,
+    seq: int,
+    facts: Sequence[Fact],
+    notes: Sequence[str],
+    compressor: str = "",
 ) -> tuple[Standing, ...]:
     """Newest first, each text once, none that a fact or a note says anyway or that a later session has ended.
+
+    `compressor`: the version whose summaries say what binds, where there are some by it.
 
     The block's lock is held.
     """
     if not block.binding:
         return ()
     names = block.binding if whole_user else block.binding & {session}
-    newest = [summary for name in names if (summary := block.summary_at(name, seq)) is not None and summary.binding]
+    made = (block.summary_at(name, seq, compressor) for name in names)
+    newest = [summary for summary in made if summary is not None and summary.binding]
     newest.sort(key=lambda one: one.seq, reverse=True)
     entries = [one for summary in newest[:SESSIONS_MAX] for one in _of(block, summary)]
     entries.sort(key=lambda one: (-one.seq, one.text))

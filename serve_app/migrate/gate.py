@@ -194,10 +194,10 @@ def open_gates(
     golden: GoldenFiles,
     searches: SearchLog,
     serving: Serving,
-    model: Model | None,
+    model: Callable[[], Model | None],
     clock: Callable[[], int],
 ) -> Gates:
-    """Those of a service; `model`: its cross-encoder, which judges where nobody has said what answers."""
+    """Those of a service; `model` gives its cross-encoder, which judges where nobody has said what answers."""
 
     def shard(owner: Owner) -> Shard:
         return writers[shard_of(owner, len(writers))].shard

@@ -10,7 +10,7 @@ vectors alone found is judged by words alone, since each version would only prai
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
@@ -44,8 +44,14 @@ class Model(Protocol):
 
 
 class Judge:
-    def __init__(self, model: Model | None = None) -> None:
-        self._model = model
+    """`in_force` gives the cross-encoder that searches are judged by at the moment, if any."""
+
+    def __init__(self, in_force: Callable[[], Model | None] = lambda: None) -> None:
+        self._in_force = in_force
+
+    @property
+    def _model(self) -> Model | None:
+        return self._in_force()
 
     @property
     def name(self) -> str:

@@ -135,6 +135,8 @@ def _found(stored: Migrations, migration_id: str) -> Migration:
 
 
 def _remembered(migrations: tuple[Migration, ...]) -> tuple[Migration, ...]:
-    ended = [one.id for one in migrations if one.ended]
+    """What a migration has put in force counts as long as no later one of its kind has."""
+    in_force = {one.kind: one.id for one in migrations if one.state == "done"}.values()
+    ended = [one.id for one in migrations if one.ended and one.id not in in_force]
     forgotten = set(ended[: max(0, len(ended) - ENDED_KEPT)])
     return tuple(one for one in migrations if one.id not in forgotten)

@@ -43,6 +43,8 @@ class Question(msgspec.Struct, frozen=True):
     deadline: float | None = None
     """On the monotonic clock."""
     explain: bool = False
+    compressor: str = ""
+    """The version whose summaries are searched, where a session has some by it."""
 
     @property
     def exhaustive(self) -> bool:

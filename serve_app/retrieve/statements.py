@@ -55,7 +55,8 @@ def _eligible(block: Block, question: Question) -> list[Fact | Summary]:
     with block.lock:
         facts = [block.fact_at(key, question.as_of) for key in block.facts] if "fact" in filters.kinds else []
         sessions = [name for name in block.summaries if filters.session in (None, name)]
-        summaries = [block.summary_at(name, question.as_of) for name in sessions] if "summary" in filters.kinds else []
+        asked = sessions if "summary" in filters.kinds else []
+        summaries = [block.summary_at(name, question.as_of, question.compressor) for name in asked]
     found: list[Fact | Summary] = [one for one in facts if one is not None and not one.expired(question.now)]
     found += [one for one in summaries if one is not None and one.expires_at > question.now]
     named = (one for one in found if _within(written_at(one), filters) and filters.name_all(_text(one)))

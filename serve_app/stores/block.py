@@ -160,9 +160,16 @@ class Block:
         versions = self.facts.get(key, ())
         return next((fact for fact in reversed(versions) if as_of is None or fact.seq <= as_of), None)
 
-    def summary_at(self, session: str, as_of: int | None) -> Summary | None:
-        versions = self.summaries.get(session, ())
-        return next((one for one in reversed(versions) if as_of is None or one.seq <= as_of), None)
+    def summary_at(self, session: str, as_of: int | None, version: str = "") -> Summary | None:
+        """The newest as of then by this version of the compressor; where there is none, by any."""
+        newest: Summary | None = None
+        for one in reversed(self.summaries.get(session, ())):
+            if as_of is not None and one.seq > as_of:
+                continue
+            if not version or one.version == version:
+                return one
+            newest = newest or one
+        return newest
 
     def forgot(self, session: str | None, as_of: int) -> bool:
         """Whether a fact, a summary of this session or one that binds, as of then, may have made room for newer ones.

@@ -16,7 +16,7 @@ from serve_app.core import Turn
 from serve_app.errors import Overloaded, SummariserFailed
 from serve_app.memory import compressing
 from serve_app.memory.apart import CompressorApart, Worker
-from serve_app.memory.compressing import LONG_CHARACTERS, WAITING_MAX, Compressing, Made
+from serve_app.memory.compressing import LONG_CHARACTERS, WAITING_MAX, Compressing, Made, Makes
 from serve_app.memory.making import Compresses
 from serve_app.policies import Policies
 from serve_app.ports import Tokenizer
@@ -55,7 +55,9 @@ class Held(Compressor):
 
 def opened(apart: Compresses | None) -> Compressing:
     policies: Policies = Defaults()  # type: ignore[assignment]
-    return Compressing(Compressor(), lambda name: TOKENIZER, policies, lambda: AT, 3600, apart=apart)
+    return Compressing(
+        lambda tenant: Makes(short := Compressor(), apart or short), lambda name: TOKENIZER, policies, lambda: AT, 3600
+    )
 
 
 async def made(one: Compressing, turns: Sequence[NewTurn]) -> Made:

@@ -43,7 +43,9 @@ class Wavering(Compressor):
 
 def summary(*reasons: str) -> Summary:
     made = Compressor().compress(TURNS, 80, open_tokenizer())
-    return Summary("s", made.text, 1, 8, made.tokens, "v", "h", 9, AT, AT, target_tokens=80, reasons=reasons)
+    return Summary(
+        "s", made.text, 1, 8, made.tokens, Compressor().version, "h", 9, AT, AT, target_tokens=80, reasons=reasons
+    )
 
 
 def measured(compressor: Compressor, told: Told, until: Callable[[], object], *made: Summary) -> None:

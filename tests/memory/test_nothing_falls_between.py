@@ -17,6 +17,7 @@ from serve_app.context.window import build_context
 from serve_app.core import Turn
 from serve_app.memory import reading
 from serve_app.memory.assembly import Moment, Retrieval, assemble, with_older
+from serve_app.memory.compressors import Alone
 from serve_app.memory.due import SummaryOptions
 from serve_app.memory.expansion import Resolved
 from serve_app.memory.refresher import Refresher
@@ -38,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OneShard, 
     folder: Path = tmp_path_factory.mktemp("between")
     shard = OneShard(folder, owner_turns_resident=16)
     options = SummaryOptions(every_turns=10**6, turns_max=20, max_age_s=10**6, target_tokens=120)
-    refresher = Refresher(Compressor(), open_tokenizer(), options, lambda: NOW)
+    refresher = Refresher(Alone(Compressor()), open_tokenizer(), options, lambda: NOW)
     refresher._writers = [shard.writer]  # it acts when it is told to
     yield shard, refresher
     shard.close()

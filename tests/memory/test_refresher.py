@@ -10,6 +10,7 @@ import pytest
 from serve_app.compress.compressor import Compressor
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import Turn
+from serve_app.memory.compressors import Alone
 from serve_app.memory.due import SummaryOptions
 from serve_app.memory.reading import SessionLine, sessions
 from serve_app.memory.refresher import Refresher
@@ -40,7 +41,7 @@ def refreshing() -> Iterator[Callable[..., Refresher]]:
     made: list[Refresher] = []
 
     def start(shard: OneShard, options: SummaryOptions = IDLE) -> Refresher:
-        made.append(Refresher(Compressor(), open_tokenizer(), options, lambda: NOW))
+        made.append(Refresher(Alone(Compressor()), open_tokenizer(), options, lambda: NOW))
         made[-1].start([shard.writer])
         return made[-1]
 

@@ -14,6 +14,7 @@ import pytest
 from serve_app.compress.compressor import Compressed, Compressor
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import SECOND_US, Summary, Turn
+from serve_app.memory.compressors import Alone
 from serve_app.memory.due import SummaryOptions
 from serve_app.memory.refresher import CLOSE_S, Refresher
 from serve_app.memory.sweep import SummarySweep
@@ -75,7 +76,7 @@ class Place:
         raise AssertionError("no policy of the service decides here")
 
     def start(self) -> Refresher:
-        self.refresher = Refresher(self.compressor, open_tokenizer(), self.options, self.clock, self)
+        self.refresher = Refresher(Alone(self.compressor), open_tokenizer(), self.options, self.clock, self)
         self.refresher.start([self.shard.writer])
         return self.refresher
 
@@ -252,7 +253,7 @@ def test_after_a_restart_what_is_due_is_found_again(place: Place, folded: bool) 
     last = place.say("a", *words(6))
     place.say("b", *words(2))
     place.say("c", *words(6), owner=BOB)
-    Refresher(place.compressor, open_tokenizer(), SOON, place.clock)  # killed before it did anything
+    Refresher(Alone(place.compressor), open_tokenizer(), SOON, place.clock)  # killed before it did anything
     if folded:
         place.shard.fold()
     place.restart()
