@@ -23,10 +23,12 @@ from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
 from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Summary, Turn
+from serve_app.errors import StoreUnavailable
 from serve_app.records import Erasure
+from serve_app.stores.beside import Beside
 from serve_app.stores.block import resident_turns
 from serve_app.stores.entity_rows import surely_not
-from serve_app.stores.owner_rows import HEAVY, LIGHT, packed_vectors, seqs_within, stored_owner
+from serve_app.stores.owner_rows import HEAVY, LIGHT, packed_vectors, seqs_within, states_of, stored_owner
 from serve_app.stores.ownership import OWNER, rows_of
 from serve_app.stores.parts import grouped, parts
 from serve_app.stores.rows import (
@@ -44,13 +46,29 @@ from serve_app.stores.rows import (
     token_column,
     vector_column,
 )
-from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, PURGED_ROW, WATERMARK_ROW, LanceTable, translated
-from serve_app.stores.volume import PLACED
+from serve_app.stores.table import (
+    KEYS_A_SCAN,
+    LOAD_ROWS_MAX,
+    PURGED_ROW,
+    TABLES_MAX,
+    WATERMARK_ROW,
+    LanceTable,
+    translated,
+)
+from serve_app.stores.vector_parts import Parts, States, inline_parts, parts_beside, united
+from serve_app.stores.vector_table import VectorRow, VectorTable, beside_name
+from serve_app.stores.volume import PLACED, Span
 from serve_app.stores.wanted import Wanted, best_turns
 from serve_app.stores.where import Where, before, either, every, of_either, of_kind, of_seqs, owned
 
 LOADED_AT_ONCE = 2_048
 """Rows of an owner up to which all columns are read in one scan; of more the ids first, then the newest content."""
+
+LACKING_MAX = 10_000
+"""Turns without vectors that one look gives."""
+
+NOBODY = -1
+"""The seq of no turn."""
 
 AGES_A_BATCH = 65_536
 """Rows that a look at the ages of all turns holds at a time."""
@@ -63,6 +81,15 @@ class Age(NamedTuple):
     session: str
     arrived_at: int
     tier: int
+
+
+class Lacking(NamedTuple):
+    """A turn, in the state `rev`, that has no vectors."""
+
+    owner: str
+    session: str
+    seq: int
+    rev: int
 
 
 class Standing(NamedTuple):
@@ -89,15 +116,62 @@ class RecordTable(LanceTable):
         self._next_expiry: int | None = None  # nothing of this table expires before; None: not looked at yet
         self._merges = 0
         self._found: frozenset[str] = frozenset()
+        self._beside = Beside(self._open_beside)
         super().__init__(uri, name, options, _schema(versions))
         with translated():
             table = self._open(create=True)
         assert table is not None
         self._opened: lancedb.table.Table = table
+        self._schema = self._whole_schema()
 
     @property
     def _table(self) -> lancedb.table.Table:
         return self._opened
+
+    def _whole_schema(self) -> pa.Schema:
+        """With columns of versions that nobody names here, too: a merge has to bring all columns, see write/fold.py."""
+        with translated():
+            there = self._table.schema
+        return pa.schema([*self._schema, *(field for field in there if field.name not in self._schema.names)])
+
+    # ---- versions
+
+    @property
+    def beside(self) -> Mapping[str, EmbeddingVersion]:
+        """The versions whose vectors lie, or are to lie, in tables beside this one, by name."""
+        return self._beside.versions
+
+    def hold_beside(self, version: EmbeddingVersion) -> None:
+        """From now on vectors of this version lie in a table of its own. What it has inline counts as before.
+
+        Made where it is not there, else opened. Again and again the same.
+        """
+        self._beside.hold(version)
+        self._versions = tuple(dict.fromkeys([*self._versions, version.name]))
+
+    def release(self, name: str) -> None:
+        """Forget all vectors of a version, inline and beside. Again and again the same; no fold may be under way.
+
+        Raises StoreUnavailable while the files are held. The bytes of inline vectors leave the files with the
+        rewriting of their rows, all of them at the latest with the next purge.
+        """
+        if self.hold.held:
+            raise StoreUnavailable("a backup copies these tables; a version is released after that")
+        self._versions = tuple(one for one in self._versions if one != name)
+        self._beside.let_go(name)
+        with translated():
+            database, table = self._connected(), beside_name(self._name, name)
+            if table in database.list_tables(limit=TABLES_MAX).tables:
+                database.drop_table(table)
+            columns = [vector_column(name), token_column(name)]
+            if held := [column for column in columns if column in self._table.schema.names]:
+                self._table.drop_columns(held)
+                self._found = frozenset()
+                self._schema = pa.schema([field for field in self._schema if field.name not in held])
+        self.sync()
+
+    def _open_beside(self, version: EmbeddingVersion) -> VectorTable | None:
+        return VectorTable(self._uri, self._name, version, self._options, self.hold)
 
     def _added(self) -> Mapping[str, str]:
         """Turns of a table without arrival times count as having come when it is opened first: none is old at once.
@@ -135,11 +209,31 @@ class RecordTable(LanceTable):
         if self._next_expiry is not None:
             self._next_expiry = min([self._next_expiry, *(row.expires_at for row in rows if row.expires_at)])
 
+    def put_beside(self, version: str, rows: Sequence[VectorRow]) -> None:
+        """Vectors of a version that is held beside; of each of these turns all of them."""
+        self._beside.put(version, rows)
+
+    def forget_beside(self, conditions: Sequence[Where]) -> None:
+        """Remove what lies beside of these turns, by `owner`, `session` and `seq` alone."""
+        self._beside.forget(conditions)
+
+    def compact(self) -> None:
+        super().compact()
+        for table in self._beside.tables.values():
+            table.compact()
+
+    def sync(self) -> None:
+        for table in self._beside.tables.values():
+            table.sync()
+        super().sync()
+
     def purge(self, folded_seq: int) -> None:
         """Take the bytes of what was deleted out of the files.
 
         Then note that what was erased up to `folded_seq` is gone from them.
         """
+        for table in self._beside.tables.values():
+            table.clean()
         self._rewrite()
         self._merge([Row(row=PURGED_ROW, rev=folded_seq, kind="purged", owner="", seq=folded_seq)])
         self.sync()
@@ -180,16 +274,18 @@ class RecordTable(LanceTable):
         whole = self._scan(mine, [OWNER, *dict.fromkeys(LIGHT + HEAVY), *held], LOADED_AT_ONCE + 1)
         if whole.num_rows <= LOADED_AT_ONCE:
             whole = rows_of(whole, *theirs)
-            return self._stored_owner(whole, whole, resident_max)
+            return self._stored_owner(owner, whole, whole, resident_max)
         light = rows_of(self._scan(mine, [OWNER, *LIGHT]), *theirs)
         first = self._first_resident(light, resident_max)
         newest = every(col("seq") >= lit(first), col("tier") <= lit(self.coldest))
         content = either(newest, col("kind").isin(["fact", "summary"]))
         heavy = self._scan_of(owner, content, [*HEAVY, *held])
-        return self._stored_owner(light, heavy, resident_max)
+        return self._stored_owner(owner, light, heavy, resident_max)
 
-    def _stored_owner(self, light: pa.Table, heavy: pa.Table, resident_max: int) -> StoredOwner:
-        return stored_owner(light, heavy, self._first_resident(light, resident_max), self._versions, self.coldest)
+    def _stored_owner(self, owner: str, light: pa.Table, heavy: pa.Table, resident_max: int) -> StoredOwner:
+        first = self._first_resident(light, resident_max)
+        beside = self._beside.of_owner(owner, first, NEVER)
+        return stored_owner(light, heavy, beside, first, self._versions, self.coldest)
 
     def _first_resident(self, light: pa.Table, resident_max: int) -> int:
         """The seq of the oldest turn that is resident, 0 where all are that may be."""
@@ -197,31 +293,66 @@ class RecordTable(LanceTable):
         resident = resident_turns(len(seqs), resident_max)
         return int(seqs[-resident]) if len(seqs) > resident else 0
 
-    def span(self, owner: str, first: int, last: int) -> pa.Table:
-        """What a volume needs of the owner's turns between two seqs that are not cold, further chunks included."""
+    def span(self, owner: str, first: int, last: int) -> Span:
+        """What a volume needs of the owner's turns between two seqs that are not cold."""
         between = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(["turn", "chunk"]))
-        columns = [*PLACED, *self._entity_columns(), *self.vector_columns().values()]
-        return self._scan_of(owner, self._holding(between), columns)
+        inline = {name: vector_column(name) for name in self._inline()}
+        rows = self._scan_of(owner, self._holding(between), [*PLACED, *self._entity_columns(), *inline.values()])
+        states, of_versions = states_of(rows), self._beside.of_owner(owner, first, last)
+        vectors: dict[str, Parts] = {}
+        for name in self._versions:
+            held = inline_parts(rows, inline[name]) if name in inline else None
+            beside = parts_beside(of_versions[name], states, NEVER) if name in of_versions else None
+            if (found := united(held, beside)) is not None:
+                vectors[name] = found
+        return Span(rows.select([*PLACED, *self._entity_columns()]), vectors)
 
-    def vector_columns(self) -> dict[str, str]:
-        """Of each version the column that holds its vectors, as far as the table has it."""
-        named = {version: vector_column(version) for version in self._versions}
-        return {version: column for version, column in named.items() if column in self._columns()}
+    def _inline(self) -> list[str]:
+        """The versions that have a column in the table."""
+        return [name for name in self._versions if vector_column(name) in self._columns()]
+
+    def _states(self, owner: str, seqs: Sequence[int] | None = None) -> States:
+        """Of the owner's turns that are not cold, of all or of these."""
+        where = self._holding(of_kind("turn"))
+        if seqs is None:
+            found = self._scan_of(owner, where, ["seq", "rev"])
+        else:
+            keyed = (col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part]) for part in parts(seqs, KEYS_A_SCAN))
+            held = [rows_of(self._scan(every(keys, where), [OWNER, "seq", "rev"]), owner) for keys in keyed]
+            if not held:
+                return States(np.empty(0, np.int64), np.empty(0, np.int64))
+            found = pa.concat_tables(held)
+        return States.of(np.asarray(found["seq"]), np.asarray(found["rev"]))
 
     def vector_rows(self, owner: str) -> set[tuple[str, int]]:
-        """(version, key) of each vector in the owner's rows that is of its turn as it is. Reads no vectors."""
+        """(version, key) of each vector in the owner's rows, or beside them, that is of its turn as it is.
+
+        Reads no vectors.
+        """
         where = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
-        names = [name for name in self._versions if vector_column(name) in self._columns()]
+        names = self._inline()
         valid = {f"held{place}": f"`{vector_column(name)}` is not null" for place, name in enumerate(names)}
         columns: dict[str, str | Where] = {OWNER: OWNER, "row": "row", **valid}
         query = self._table.search().where(self._holding(where)).select(columns).limit(LOAD_ROWS_MAX)
-        found = rows_of(self._read(query.to_arrow), owner)
-        rows = found["row"].to_pylist()
-        return {
+        rows_held = rows_of(self._read(query.to_arrow), owner)
+        rows = rows_held["row"].to_pylist()
+        found = {
             (name, row)
             for place, name in enumerate(names)
-            for row, held in zip(rows, found[f"held{place}"].to_pylist(), strict=True)
+            for row, held in zip(rows, rows_held[f"held{place}"].to_pylist(), strict=True)
             if held
+        }
+        return found | self._rows_beside(owner)
+
+    def _rows_beside(self, owner: str) -> set[tuple[str, int]]:
+        of_versions = self._beside.keys(owner)
+        if not of_versions:
+            return set()
+        states = self._states(owner)
+        return {
+            (name, row)
+            for name, (rows, revs) in of_versions.items()
+            for row in rows[states.agree(rows // ROWS_PER_TURN_MAX, revs)].tolist()
         }
 
     def due(self, now: int, limit: int, after: int = -1, *, cold: bool = True) -> list[Due]:
@@ -289,16 +420,20 @@ class RecordTable(LanceTable):
 
     def tokens(self, owner: str, version: str, seqs: Sequence[int]) -> dict[int, bytes]:
         """By seq, the vectors of the tokens of those of these turns that have them as they are."""
-        name = token_column(version)
-        if name not in self._columns():
-            return {}
-        found: dict[int, bytes] = {}
-        for part in parts(seqs, KEYS_A_SCAN):
+        name, found = token_column(version), dict[int, bytes]()
+        for part in parts(seqs, KEYS_A_SCAN) if name in self._columns() else ():
             keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
             where = self._holding(every(keys, of_kind("turn"), col("vector_rev") == col("rev")))
             rows = rows_of(self._scan(where, [OWNER, "seq", name]), owner)
             found |= {row["seq"]: row[name] for row in rows.to_pylist() if row[name]}
-        return found
+        return found | self._first_beside(owner, version, seqs, "tokens")
+
+    def _first_beside(self, owner: str, version: str, seqs: Sequence[int], column: str) -> dict[int, bytes]:
+        """What lies beside the first parts of those of these turns that have it there as they are."""
+        found = {seq: one for seq, one in self._beside.of_turns(version, owner, seqs, column).items() if one[1]}
+        states = self._states(owner, list(found))
+        agreeing = states.agree(np.array(list(found), np.int64), np.array([rev for rev, _ in found.values()], np.int64))
+        return {seq: one for (seq, (_, one)), agrees in zip(found.items(), agreeing, strict=True) if agrees and one}
 
     def nearest(
         self, owner: str, query: NDArray[np.float32], k: int, wanted: Wanted, version: str
@@ -307,26 +442,43 @@ class RecordTable(LanceTable):
 
         Exactly (no vector index), best first.
         """
+
+        def ask(limit: int) -> list[tuple[int, float]]:
+            found = self._nearest_inline(owner, query, limit, wanted, version)
+            beside = self._nearest_beside(owner, query, limit, wanted, version)
+            return sorted(found + beside, key=lambda one: -one[1])[:limit]
+
+        return best_turns(ask, partial(self.turns, owner), k, wanted)
+
+    def _nearest_inline(
+        self, owner: str, query: NDArray[np.float32], limit: int, wanted: Wanted, version: str
+    ) -> list[tuple[int, float]]:
         if vector_column(version) not in self._columns():
             return []
         whole = every(owned(owner), col("kind").isin(["turn", "chunk"]), col("vector_rev") == col("rev"))
         where = self._among(whole, wanted)
-
-        def ask(limit: int) -> list[tuple[int, float]]:
-            found = self._read(
-                lambda: (
-                    self._table.search(query, vector_column_name=vector_column(version))
-                    .distance_type("dot")  # type: ignore[attr-defined]
-                    .bypass_vector_index()
-                    .where(where)
-                    .select(["seq", "_distance"])
-                    .limit(limit)
-                    .to_list()
-                )
+        found = self._read(
+            lambda: (
+                self._table.search(query, vector_column_name=vector_column(version))
+                .distance_type("dot")  # type: ignore[attr-defined]
+                .bypass_vector_index()
+                .where(where)
+                .select(["seq", "_distance"])
+                .limit(limit)
+                .to_list()
             )
-            return [(row["seq"], 1.0 - row["_distance"]) for row in found]
+        )
+        return [(row["seq"], 1.0 - row["_distance"]) for row in found]
 
-        return best_turns(ask, partial(self.turns, owner), k, wanted)
+    def _nearest_beside(
+        self, owner: str, query: NDArray[np.float32], limit: int, wanted: Wanted, version: str
+    ) -> list[tuple[int, float]]:
+        """A row that is not of its turn's present state counts as one of no turn."""
+        within = before(NEVER if wanted.until is None else wanted.until + 1)
+        found = self._beside.nearest(version, owner, query, within, limit)
+        states = self._states(owner, sorted({seq for seq, _, _ in found}))
+        agreeing = states.agree(*(np.array([one[at] for one in found], np.int64) for at in (0, 1)))
+        return [(seq if agrees else NOBODY, score) for (seq, _, score), agrees in zip(found, agreeing, strict=True)]
 
     def _among(self, where: Where, wanted: Wanted) -> Where:
         """Where more turns have moved than one condition names, those in memory are left out after the query."""
@@ -336,11 +488,43 @@ class RecordTable(LanceTable):
         outside = either(col("tier") > lit(HOT), before(first))
         return every(where, either(outside, of_seqs(moved)) if moved else outside)
 
-    def without_vectors(self) -> list[tuple[str, str, int, int]]:
-        """(owner, session, seq, rev) of turns whose vectors are still to come."""
-        columns = ["owner", "session", "seq", "rev"]
-        found = self._scan(every(of_kind("turn"), col("vector_rev") < col("rev")), columns).to_pylist()
-        return [(row["owner"], row["session"], row["seq"], row["rev"]) for row in found]
+    def without_vectors(self, limit: int = LOAD_ROWS_MAX, after_rev: int = 0) -> list[Lacking]:
+        """Turns in states after `after_rev` that wait for the vectors of the versions in force, the first by rev."""
+        where = every(of_kind("turn"), col("vector_rev") < col("rev"), col("rev") > lit(after_rev))
+        return self._told(where, np.asarray(self._scan(where, ["rev"])["rev"]), limit)
+
+    def lacking(self, version: str, after_rev: int = 0, limit: int = LACKING_MAX) -> list[Lacking]:
+        """Turns in states after `after_rev` that this version has no vectors of, inline or beside.
+
+        The first `limit` by rev, so that the last one's rev leads to those after it. Cold turns need none. Of all turns
+        it reads ids alone, and holds some 50 bytes of each.
+        """
+        where = self._holding(every(of_kind("turn"), col("rev") > lit(after_rev)))
+        turns = self._scan(where, ["seq", "rev"])
+        seqs, revs = np.asarray(turns["seq"]), np.asarray(turns["rev"])
+        held = States.of(*self._beside.first_parts(version)).agree(seqs, revs)
+        return self._told(where, revs[~(held | self._inline_states(version).agree(seqs, revs))], limit)
+
+    def _inline_states(self, version: str) -> States:
+        """Of turns with an inline vector of their present state."""
+        name = vector_column(version)
+        where = self._holding(every(of_kind("turn"), col("vector_rev") == col("rev")))
+        columns: dict[str, str | Where] = {"seq": "seq", "rev": "rev", "held": f"`{name}` is not null"}
+        if name not in self._columns():
+            return States.of(np.empty(0, np.int64), np.empty(0, np.int64))
+        found = self._read(self._table.search().where(where).select(columns).limit(LOAD_ROWS_MAX).to_arrow)
+        found = found.filter(found["held"])
+        return States.of(np.asarray(found["seq"]), np.asarray(found["rev"]))
+
+    def _told(self, where: Where, revs: NDArray[np.int64], limit: int) -> list[Lacking]:
+        """The turns of the first `limit` of these states, in their order."""
+        first = np.sort(revs)[:limit]
+        if not len(first):
+            return []
+        within = every(where, col("rev") >= lit(int(first[0])), col("rev") <= lit(int(first[-1])))
+        found = self._scan(within, list(Lacking._fields)).sort_by("rev")
+        found = found.filter(pa.array(np.isin(np.asarray(found["rev"]), first)))
+        return [Lacking(*row) for row in zip(*(found[name].to_pylist() for name in Lacking._fields), strict=True)]
 
     def owners(self, start: str, end: str) -> set[str]:
         """Owners of turns or facts whose key is `start` or after it, and before `end`."""
@@ -365,6 +549,16 @@ class RecordTable(LanceTable):
         return set(np.asarray(rows["seq"])[surely_not(rows["entities"], keys)].tolist())
 
     # ---- tiers
+
+    def tiers(self, seqs: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """By seq, the state and the tier of each of these turns, whoever's."""
+        found: dict[int, tuple[int, int]] = {}
+        for part in parts(seqs, KEYS_A_SCAN):
+            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
+            rows = self._scan(every(keys, of_kind("turn")), ["seq", "rev", "tier"])
+            states = zip(rows["rev"].to_pylist(), rows["tier"].to_pylist(), strict=True)
+            found |= dict(zip(rows["seq"].to_pylist(), states, strict=True))
+        return found
 
     def whole(self, owner: str, seqs: Sequence[int]) -> list[Row]:
         """All rows of these turns of the owner, with their vectors, as they can be merged again."""
@@ -432,15 +626,18 @@ class RecordTable(LanceTable):
 
     def session_vectors(self, owner: str, seqs: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """The first vector of each of these turns that has one, of the version that most of them have."""
-        found: dict[str, dict[int, NDArray[np.float32]]] = {name: {} for name in self._versions}
-        names = [name for name in self._versions if vector_column(name) in self._columns()]
-        for part in parts(seqs, KEYS_A_SCAN):
+        found: dict[str, dict[int, bytes]] = {name: {} for name in self._versions}
+        names = self._inline()
+        for part in parts(seqs, KEYS_A_SCAN) if names else ():
             where = every(owned(owner), of_kind("turn"), col("seq").isin(part), col("vector_rev") == col("rev"))
             rows = self._scan(where, ["seq", *map(vector_column, names)])
             for name in names:
                 packed = zip(rows["seq"].to_pylist(), packed_vectors(rows[vector_column(name)]), strict=True)
-                found[name] |= {seq: np.frombuffer(one, "<f2").astype(np.float32) for seq, one in packed if one}
-        return max(found.values(), key=len)
+                found[name] |= {seq: one for seq, one in packed if one}
+        for name in self._beside.tables:
+            found.setdefault(name, {}).update(self._first_beside(owner, name, seqs, "vector"))
+        most = max(found.values(), key=len, default={})
+        return {seq: np.frombuffer(one, "<f2").astype(np.float32) for seq, one in most.items()}
 
     def hits(self, owners: Sequence[str]) -> list[Row]:
         """The row of each of these owners that holds when their turns were found last."""

@@ -7,14 +7,17 @@ files of older versions away: a read that meets that looks again and is run once
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import lancedb
 
-from serve_app.errors import StoreUnavailable
+from serve_app.core import EmbeddingVersion
+from serve_app.errors import NotFound, StoreUnavailable
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.table import translated
+from serve_app.stores.vector_table import VectorTable, VectorTableAsItIs
 
 T = TypeVar("T")
 
@@ -34,7 +37,29 @@ class FollowedTable(RecordTable):
         with translated():
             self._look_again()
             self._found = frozenset()
+            self._beside.look_again()
             return int(self._table.version)
+
+    def _read(self, query: Callable[[], T]) -> T:
+        try:
+            return super()._read(query)
+        except StoreUnavailable:
+            self.refresh()
+            return super()._read(query)
+
+    def _open_beside(self, version: EmbeddingVersion) -> VectorTable | None:
+        with suppress(NotFound):
+            return FollowedVectors(self._uri, self._name, version, self._options)
+        return None
+
+    def release(self, name: str) -> None:
+        """Ask for nothing of this version any more."""
+        self._versions = tuple(one for one in self._versions if one != name)
+        self._beside.let_go(name)
+
+
+class FollowedVectors(VectorTableAsItIs):
+    """A table beside as a follower reads it."""
 
     def _read(self, query: Callable[[], T]) -> T:
         try:

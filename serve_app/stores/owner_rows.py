@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import Fact, Summary, Turn
 from serve_app.stores.rows import StoredOwner, StoredTurn, StoredVectors, token_column, vector_column
+from serve_app.stores.vector_parts import Parts, States, inline_parts, parts_beside, united
 
 LIGHT = ("row", "kind", "seq", "session", "id", "created_at", "tier")
 """Columns that tell what an owner has; those of every row of the owner are read."""
@@ -29,9 +30,16 @@ def seqs_within(light: pa.Table, coldest: int) -> NDArray[np.int64]:
     return np.sort(rows)
 
 
-def stored_owner(light: pa.Table, heavy: pa.Table, first: int, versions: Sequence[str], coldest: int) -> StoredOwner:
+def stored_owner(
+    light: pa.Table,
+    heavy: pa.Table,
+    beside: Mapping[str, pa.Table],
+    first: int,
+    versions: Sequence[str],
+    coldest: int,
+) -> StoredOwner:
     """`light` holds every row of the owner and the watermark, `heavy` those with content, in all columns of `versions`
-    that the table has.
+    that the table has, `beside` what lies in tables of the versions' own.
 
     Turns from seq `first` on, in the tier `coldest` or a hotter one, become resident.
     """
@@ -40,17 +48,26 @@ def stored_owner(light: pa.Table, heavy: pa.Table, first: int, versions: Sequenc
     tiers = light["tier"].to_pylist()
     turns = np.flatnonzero(_of_kind(light, "turn")).tolist()
     resident = heavy.filter(pa.array((np.asarray(heavy["seq"]) >= first) & _within(heavy, coldest)))
+    folded_seq = _last_seq(light, "watermark")
+    states = states_of(resident)
+    parts = {name: _united(resident, beside.get(name), name, states, folded_seq) for name in versions}
     return StoredOwner(
         index=tuple(StoredTurn(seqs[at], sessions[at], ids[at], times[at], tiers[at]) for at in turns),
         turns=tuple(map(_turns.decode, _bodies(resident, "turn"))),
         entities=_entities(resident.filter(pa.array(_of_kind(resident, "turn")))),
         terms=tuple(resident.filter(pa.array(_of_kind(resident, "turn")))["terms"].to_pylist()),
-        vectors={version: found for version in versions if (found := tuple(_vectors(resident, version)))},
+        vectors={name: found for name in versions if (found := tuple(_vectors(parts[name])))},
         facts=tuple(map(_facts.decode, _bodies(heavy, "fact"))),
         summaries=tuple(map(_summaries.decode, _bodies(heavy, "summary"))),
         changed_seq=_last_seq(light, "mark"),
-        folded_seq=_last_seq(light, "watermark"),
+        folded_seq=folded_seq,
     )
+
+
+def states_of(rows: pa.Table) -> States:
+    """Of the turns among the rows."""
+    turns = _of_kind(rows, "turn")
+    return States.of(np.asarray(rows["seq"])[turns], np.asarray(rows["rev"])[turns])
 
 
 def _entities(turns: pa.Table) -> tuple[str | None, ...]:
@@ -83,26 +100,23 @@ def packed_vectors(column: pa.ChunkedArray) -> list[bytes | None]:
     return [next(packed) if valid else None for valid in column.is_valid().to_pylist()]
 
 
-def _vectors(rows: pa.Table, version: str) -> Iterator[StoredVectors]:
-    """Those of each turn that has its vectors; the rows are sorted, so that the parts of a turn lie together.
+def _united(resident: pa.Table, beside: pa.Table | None, version: str, states: States, through: int) -> Parts | None:
+    """What the resident turns have of a version, in their own rows and beside them."""
+    columns, tokens = resident.column_names, token_column(version)
+    name = vector_column(version)
+    inline = inline_parts(resident, name, tokens if tokens in columns else None) if name in columns else None
+    return united(inline, None if beside is None else parts_beside(beside, states, through))
 
-    The vectors of the tokens lie in the row of the first part.
-    """
-    name, beside = vector_column(version), token_column(version)
-    if name not in rows.column_names:
+
+def _vectors(parts: Parts | None) -> Iterator[StoredVectors]:
+    """Those of each turn. The vectors of the tokens lie in the row of the first part."""
+    if parts is None or not len(parts.rows):
         return
-    vectors = rows[name].combine_chunks()
-    known = np.asarray(vectors.is_valid()) & (np.asarray(rows["vector_rev"]) == np.asarray(rows["rev"]))
-    if not known.any():
-        return
-    held = rows.filter(pa.array(known))
-    flat = held[name].combine_chunks()
-    parts = np.asarray(flat.flatten()).reshape(len(flat), -1).astype(np.float32)
-    seqs, came = np.asarray(held["seq"]), np.asarray(held["vector_seq"])
+    seqs, vectors = parts.seqs, parts.vectors.astype(np.float32)
     starts = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 1))
-    tokens = held[beside].take(pa.array(starts)).to_pylist() if beside in rows.column_names else [None] * len(starts)
+    tokens = parts.tokens.take(pa.array(starts)).to_pylist()
     for (start, end), packed in zip(_pairwise(starts.tolist(), len(seqs)), tokens, strict=True):
-        yield StoredVectors(int(seqs[start]), int(came[start]), parts[start:end], packed or b"")
+        yield StoredVectors(int(seqs[start]), int(parts.came[start]), vectors[start:end], packed or b"")
 
 
 def _pairwise(starts: list[int], end: int) -> Iterable[tuple[int, int]]:

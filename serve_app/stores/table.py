@@ -76,6 +76,9 @@ class LanceTable(ABC):
     newer: ClassVar[str] = "target.rev < source.rev"
     """When a merge replaces a row."""
 
+    indexed: ClassVar[frozenset[str]] = INDEXED
+    """Columns with an index: of words that of `terms`, of values the others."""
+
     def __init__(self, uri: str, name: str, options: Mapping[str, str], schema: pa.Schema) -> None:
         self._uri, self._name, self._options, self._schema = uri, name, options, schema
         self._purge_steps = 0  # odd while a purge is at work
@@ -103,8 +106,8 @@ class LanceTable(ABC):
         else:
             return None
         self._complete(table)
-        if not {column for index in table.list_indices() for column in index.columns} >= INDEXED:
-            _build_indexes(table)
+        if not {column for index in table.list_indices() for column in index.columns} >= self.indexed:
+            self._build_indexes(table)
         return table
 
     def _complete(self, table: lancedb.table.Table) -> None:
@@ -145,12 +148,15 @@ class LanceTable(ABC):
                 self._synced.sync()
 
     def _merge(self, rows: Sequence[Row]) -> None:
+        self._merge_arrow(self._arrow(rows))
+
+    def _merge_arrow(self, rows: pa.Table) -> None:
         with translated():
             (
                 self._table.merge_insert("row")
                 .when_matched_update_all(where=self.newer)
                 .when_not_matched_insert_all()
-                .execute(self._arrow(rows), on_bad_vectors="null")
+                .execute(rows, on_bad_vectors="null")
             )
 
     def _arrow(self, rows: Sequence[Row]) -> pa.Table:
@@ -205,11 +211,17 @@ class LanceTable(ABC):
             with translated():
                 self._files.rewrite_deleted()
                 self._look_again()
-                _build_indexes(self._table)
+                self._build_indexes(self._table)
                 self.sync()  # before the old files go: the new ones must outlast a power cut
                 self._files.drop_versions(datetime.timedelta(0), unverified=True)
         finally:
             self._purge_steps += 1
+
+    def _build_indexes(self, table: lancedb.table.Table) -> None:
+        for name in sorted(self.indexed - {"terms"}):
+            table.create_index(name, config=index_kinds.BTree())
+        if "terms" in self.indexed:
+            _build_text_index(table)
 
     # ---- reading
 
@@ -297,12 +309,6 @@ class LanceTable(ABC):
                     raise
 
 
-def _build_indexes(table: lancedb.table.Table) -> None:
-    for name in sorted(INDEXED - {"terms"}):
-        table.create_index(name, config=index_kinds.BTree())
-    _build_text_index(table)
-
-
 def _build_text_index(table: lancedb.table.Table) -> None:
     """Terms come ready from `terms.index_terms`, so the tables find what memory finds: split at blanks only."""
     config = index_kinds.FTS(
@@ -322,11 +328,11 @@ def _column(field: pa.Field, rows: Sequence[Row]) -> pa.Array:
         return pa.array([getattr(row, field.name) for row in rows], field.type)
     packed = [row.packed.get(field.name) for row in rows]
     if pa.types.is_fixed_size_list(field.type):
-        return _vectors(packed, field.type.list_size)
+        return vectors_column(packed, field.type.list_size)
     return pa.array(packed, field.type)
 
 
-def _vectors(packed: Sequence[bytes | None], dimension: int) -> pa.Array:
+def vectors_column(packed: Sequence[bytes | None], dimension: int) -> pa.Array:
     empty = bytes(2 * dimension)
     values = np.frombuffer(b"".join(one or empty for one in packed), "<f2")
     missing = pa.array([one is None for one in packed], pa.bool_())

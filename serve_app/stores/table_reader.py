@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import lancedb
 
+from serve_app.core import EmbeddingVersion
 from serve_app.errors import NotFound
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.rows import WARM
 from serve_app.stores.table import translated
+from serve_app.stores.vector_table import VectorTable, VectorTableAsItIs
 
 BATCH_ROWS = 4_096
 """Rows in memory at once while all of a table are looked at."""
@@ -28,6 +31,11 @@ class TableReader(RecordTable):
         if found is None:
             raise NotFound(f"there is no table {self._name} at {self._uri}")
         return found
+
+    def _open_beside(self, version: EmbeddingVersion) -> VectorTable | None:
+        with suppress(NotFound):
+            return VectorTableAsItIs(self._uri, self._name, version, self._options)
+        return None
 
     def columns(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """These columns of every row, a bounded number of rows at a time."""

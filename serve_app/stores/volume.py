@@ -21,9 +21,10 @@ from serve_app.stores.columns import NO_SPEAKER
 from serve_app.stores.entity_rows import unpacked
 from serve_app.stores.postings import Postings, postings_of
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
+from serve_app.stores.vector_parts import Parts
 from serve_app.stores.views import day_number
 
-PLACED: Final = ("row", "kind", "seq", "session", "created_at", "rev", "vector_rev", "terms", "body")
+PLACED: Final = ("row", "kind", "seq", "session", "created_at", "rev", "vector_rev", "vector_seq", "terms", "body")
 """Columns of the table that a volume is made from, beside the vectors, and `NAMED` where the table has it."""
 
 NAMED: Final = "entities"
@@ -85,11 +86,19 @@ def ready_before(rows: pa.Table) -> int | None:
     return int(waiting.min()) if len(waiting) else None
 
 
-def volume_of(
-    rows: pa.Table, columns: Mapping[str, str], state_seq: int, quantised_from: int = QUANTISED_FROM
-) -> Volume:
-    """`columns`: of each version the name of the column that holds its vectors."""
-    rows = rows.sort_by("row")
+class Span(NamedTuple):
+    """What a volume is made from: rows of turns, and of each version the vectors of their present states."""
+
+    rows: pa.Table
+    vectors: Mapping[str, Parts]
+
+    def until(self, seq: int) -> Span:
+        """Without the turns from `seq` on: their vectors find no turn."""
+        return Span(self.rows.filter(pa.array(np.asarray(self.rows["seq"]) < seq)), self.vectors)
+
+
+def volume_of(span: Span, state_seq: int, quantised_from: int = QUANTISED_FROM) -> Volume:
+    rows = span.rows.sort_by("row")
     own = _turns_among(rows)
     turns = rows.filter(pa.array(own))
     said = [_bodies.decode(body) for body in turns["body"].to_pylist()]
@@ -105,7 +114,7 @@ def volume_of(
         names=names,
         postings=postings_of(turns["terms"].to_pylist()),
         named=postings_of(_names(turns), "\n"),
-        vectors={version: _version_rows(rows, column, seqs, quantised_from) for version, column in columns.items()},
+        vectors={version: _version_rows(parts, seqs, quantised_from) for version, parts in span.vectors.items()},
         state_seq=state_seq,
         lacking=int((np.asarray(turns["vector_rev"]) < np.asarray(turns["rev"])).sum()),
     )
@@ -139,14 +148,7 @@ def _keys(text: str | None, turns: pa.Table, place: int) -> list[str]:
     return [one.key for one in known]
 
 
-def _version_rows(rows: pa.Table, column: str, seqs: NDArray[np.int64], quantised_from: int) -> VersionRows:
-    """Those of each turn's present state."""
-    vectors = rows[column].combine_chunks()
-    known = np.asarray(vectors.is_valid()) & (np.asarray(rows["vector_rev"]) == np.asarray(rows["rev"]))
-    held = rows.filter(pa.array(known))
-    packed = held[column].combine_chunks()
-    parts = np.asarray(packed.flatten()).reshape(len(packed), packed.type.list_size).astype(np.float32)
-    of = np.asarray(held["seq"])
-    places = np.searchsorted(seqs, of)
-    there = seqs[np.minimum(places, len(seqs) - 1)] == of if len(seqs) else np.zeros(len(of), np.bool_)
-    return VersionRows(RoughVectors(parts[there], quantised_from), places[there])
+def _version_rows(parts: Parts, seqs: NDArray[np.int64], quantised_from: int) -> VersionRows:
+    places = np.searchsorted(seqs, parts.seqs)
+    there = seqs[np.minimum(places, len(seqs) - 1)] == parts.seqs if len(seqs) else np.zeros(len(places), np.bool_)
+    return VersionRows(RoughVectors(parts.vectors[there].astype(np.float32), quantised_from), places[there])

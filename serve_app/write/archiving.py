@@ -131,13 +131,13 @@ class Archiver:
         Unless `whole`, those after `through` only up to the first that waits for its vectors: that one comes later.
         """
         state_seq = shard.table.folded_seq()
-        rows = shard.table.span(owner, first, last)
-        waiting = None if whole else ready_before(rows)
+        span = shard.table.span(owner, first, last)
+        waiting = None if whole else ready_before(span.rows)
         if waiting is not None and waiting > through:
-            rows = rows.filter(np.asarray(rows["seq"]) < waiting)
-        if not rows.num_rows:
+            span = span.until(waiting)
+        if not span.rows.num_rows:
             return None
-        made = volume_of(rows, shard.table.vector_columns(), state_seq, self._quantised_from)
+        made = volume_of(span, state_seq, self._quantised_from)
         return made if len(made.seqs) and (whole or made.seqs[-1] > through) else None
 
 

@@ -1,13 +1,13 @@
 """Folding: what the log's tail says becomes rows of the table, with the watermark in the same commit.
 
-The cold table changes first, then deletions go, then all rows with the watermark. Each can be repeated, so a crash
-between them only means that the fold is done again. A row that is in the table already and gets its vectors now
+The cold table changes first, then deletions go, then vectors that lie beside, then all rows with the watermark. Each can
+be repeated, so a crash between them only means that the fold is done again. A row that is in the table already and gets its vectors now
 is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows have been deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import NamedTuple
@@ -42,6 +42,7 @@ from serve_app.stores.parts import parts
 from serve_app.stores.rows import COLD, HOT, Row, cold_mark, pseudonym, token_column, turn_row, vector_column
 from serve_app.stores.terms import index_terms
 from serve_app.stores.where import Where, every
+from serve_app.write.fold_beside import BesidePlan
 from serve_app.write.hits import HitsPlan
 from serve_app.write.moves import DELETIONS_A_COMMIT, Moves
 from serve_app.write.shard import Shard
@@ -49,14 +50,17 @@ from serve_app.write.shard import Shard
 FOLD_RECORDS_MAX = 4_000
 """Records that one merge takes, which bounds its time and memory; a longer tail takes several."""
 
+FOLD_BYTES_MAX = 32 << 20
+"""Bytes of vectors that one merge takes, or those of one record: records of a migration bring many turns each."""
+
 MARK_PART = 1
 """Where the mark of a change lies beside the row of the same record: an erasure has both."""
 
 
 def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
     """Bring the shard's table up to the newest durable record; gives that seq."""
-    for piece in parts(shard.tail(), records_max):
-        planned = FoldPlan(shard.versions)
+    for piece in pieces(shard.tail(), records_max):
+        planned = FoldPlan(shard.versions, shard.table.beside)
         for record in piece:
             planned.take(record)
         with shard.merging:
@@ -66,6 +70,21 @@ def fold(shard: Shard, records_max: int = FOLD_RECORDS_MAX) -> int:
     with suppress(StorageTrouble):  # told as the cold table's own trouble: what is folded is folded
         shard.cold.tend()
     return shard.folded_seq
+
+
+def pieces(tail: Sequence[Record], records_max: int, bytes_max: int = FOLD_BYTES_MAX) -> Iterator[list[Record]]:
+    """The tail in parts of so many records, with so many bytes of vectors, at most."""
+    piece: list[Record] = []
+    held = 0
+    for record in tail:
+        size = record.bytes if isinstance(record, VectorsPut) else 0
+        if piece and (len(piece) == records_max or held + size > bytes_max):
+            yield piece
+            piece, held = [], 0
+        piece.append(record)
+        held += size
+    if piece:
+        yield piece
 
 
 class FirstVectors(NamedTuple):
@@ -82,8 +101,12 @@ class FirstVectors(NamedTuple):
 class FoldPlan:
     """The net effect of a piece of the tail on the table. `take` its records in order of seq."""
 
-    def __init__(self, versions: Sequence[EmbeddingVersion]) -> None:
-        self._sizes = {version.name: PACKED_BYTES * version.dimension for version in versions}
+    def __init__(
+        self, versions: Sequence[EmbeddingVersion], beside: Mapping[str, EmbeddingVersion] | None = None
+    ) -> None:
+        """`beside`: the versions whose vectors lie in tables of their own."""
+        self.beside = BesidePlan(beside or {})
+        self._sizes = {one.name: PACKED_BYTES * one.dimension for one in versions}
         self.rows: dict[int, Row] = {}
         self.vectors: dict[int, FirstVectors] = {}  # by row
         self.deletions: list[Where] = []
@@ -99,6 +122,7 @@ class FoldPlan:
         deletions = [*self.deletions, *self.moves.chunks_gone()]
         for part in parts(deletions, DELETIONS_A_COMMIT):
             table.delete(reduce(where.either, part))
+        self.beside.merge_into(table, self.rows, self.moves.cold)
         stored = table.rows(sorted({*self.vectors, *(seq * ROWS_PER_TURN_MAX for seq in self.moves.changed)}))
         changed = {row.row: row for row in filter(None, map(self._with_vector, stored))}
         changed |= self.moves.moved(moving, changed)
@@ -124,15 +148,18 @@ class FoldPlan:
                 self._forget_summaries(owner, session, seq)
                 self._mark_change(owner, seq)
                 self._forget(every(where.owned(owner), where.of_seq(turn_seq)), lambda row: row.seq == turn_seq)
+                self.beside.forget_turn(owner, turn_seq)
                 self.moves.forget_turn(owner, turn_seq)
             case SessionGone(seq=seq, owner=owner, session=session):
                 rows = every(where.owned(owner), where.of_session(session), where.before(seq))
                 self._forget(rows, lambda row: row.owner == owner and row.session == session)
                 self.moves.forget_session(owner, session, seq)
+                self.beside.forget_session(owner, session, seq)
                 self._mark_change(owner, seq)
             case UserGone(seq=seq, owner=owner, erasure=erasure):
                 self._forget(every(where.owned(owner), where.before(seq)), lambda row: row.owner == owner)
                 self.moves.forget_owner(owner, seq)
+                self.beside.forget_owner(owner, seq)
                 self.hits.forget_owner(owner)
                 self._mark_change(pseudonym(owner), seq)
                 self._put(_row(seq, "erasure", "", erasure.id, erasure))
@@ -187,13 +214,17 @@ class FoldPlan:
             chunks = every(where.owned(owner), where.of_seq(turn.seq), where.of_kind("chunk"))
             self._forget(chunks, lambda row: row.seq == turn.seq and row.kind == "chunk")
             self.moves.edited(owner, turn.seq)
+            self.beside.forget_turn(owner, turn.seq)
         self._put(turn_row(owner, turn, index_terms(turn_text(turn)), in_turn(turn)))
 
     def _put_vectors(self, record: VectorsPut) -> None:
         for made in record.of_turns().values():
-            known = {version: item for version, item in made.items() if version in self._sizes}
-            if known:
-                self._put_parts(record, next(iter(known.values())), self._parts(known))
+            self.beside.put(record, made)
+            inline = {
+                name: item for name, item in made.items() if name in self._sizes and name not in self.beside.sizes
+            }
+            if not record.beside and (first := next(filter(self._sizes.__contains__, made), None)) is not None:
+                self._put_parts(record, made[first], self._parts(inline))
 
     def _parts(self, made: Mapping[str, TurnVectors]) -> list[dict[str, bytes]]:
         """What lies beside each part of a turn: a vector of each version that has so many, the tokens at the first."""

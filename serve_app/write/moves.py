@@ -99,9 +99,8 @@ class Moves:
 
     def chunks_gone(self) -> list[Where]:
         """The further vectors of turns that go cold."""
-        of_owners = grouped((move.owner, seq) for seq, move in self._moves.items() if move.tier == COLD)
         return [
-            every(where.owned(owner), where.of_kind("chunk"), where.of_seqs(seqs)) for owner, seqs in of_owners.items()
+            every(where.owned(owner), where.of_kind("chunk"), where.of_seqs(seqs)) for owner, seqs in self.cold.items()
         ]
 
     def moved(self, stored: Iterable[Row], with_vectors: Mapping[int, Row]) -> dict[int, Row]:
@@ -120,6 +119,11 @@ class Moves:
         if row.seq in self._edited:
             tier = WARM if tier != HOT or row.seq in self._moved else HOT
         return None if tier == COLD else row if tier == HOT else msgspec.structs.replace(row, tier=tier)
+
+    @property
+    def cold(self) -> dict[str, list[int]]:
+        """By owner, the seqs of the turns that go cold."""
+        return grouped((move.owner, seq) for seq, move in self._moves.items() if move.tier == COLD)
 
     @property
     def changed(self) -> set[int]:
