@@ -56,8 +56,8 @@ class Beside:
 
     def look_again(self) -> None:
         """Read the newest of each from now on, and what has come since."""
-        for table in self._tables.values():
-            table.refresh()
+        gone = [name for name in self._tables if self._ask(name, VectorTable.refresh) is None]
+        self._tables = {name: table for name, table in self._tables.items() if name not in gone}
         for version in self._versions.values():
             self.hold(version)
 

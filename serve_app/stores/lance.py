@@ -550,16 +550,6 @@ class RecordTable(LanceTable):
 
     # ---- tiers
 
-    def tiers(self, seqs: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """By seq, the state and the tier of each of these turns, whoever's."""
-        found: dict[int, tuple[int, int]] = {}
-        for part in parts(seqs, KEYS_A_SCAN):
-            keys = col("row").isin([seq * ROWS_PER_TURN_MAX for seq in part])
-            rows = self._scan(every(keys, of_kind("turn")), ["seq", "rev", "tier"])
-            states = zip(rows["rev"].to_pylist(), rows["tier"].to_pylist(), strict=True)
-            found |= dict(zip(rows["seq"].to_pylist(), states, strict=True))
-        return found
-
     def whole(self, owner: str, seqs: Sequence[int]) -> list[Row]:
         """All rows of these turns of the owner, with their vectors, as they can be merged again."""
         found: list[Row] = []

@@ -87,10 +87,11 @@ class VectorTable(LanceTable):
         with translated():
             return self._there(self._connected())
 
-    def refresh(self) -> None:
-        """Read the newest version from now on."""
+    def refresh(self) -> int:
+        """Read the newest version from now on; gives it."""
         with translated():
             self._look_again()
+        return self.version()
 
     # ---- writing
 
@@ -105,9 +106,8 @@ class VectorTable(LanceTable):
             self._merge_arrow(self._columns(rows))
 
     def _columns(self, rows: Sequence[VectorRow]) -> pa.Table:
-        return pa.table(
-            [_column(field, [getattr(row, field.name) for row in rows]) for field in self._schema], self._schema
-        )
+        columns = [_column(field, [getattr(row, field.name) for row in rows]) for field in self._schema]
+        return pa.table(columns, schema=self._schema)
 
     def forget(self, conditions: Sequence[Where]) -> None:
         """Remove rows. Their bytes leave with `clean`."""

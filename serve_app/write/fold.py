@@ -1,8 +1,9 @@
 """Folding: what the log's tail says becomes rows of the table, with the watermark in the same commit.
 
-The cold table changes first, then deletions go, then vectors that lie beside, then all rows with the watermark. Each can
-be repeated, so a crash between them only means that the fold is done again. A row that is in the table already and gets its vectors now
-is merged whole: merging some of the columns makes LanceDB 0.40 panic once rows have been deleted.
+The cold table changes first, then deletions go, then vectors that lie beside (write/fold_beside.py), then all rows with
+the watermark. Each can be repeated, so a crash between them only means that the fold is done again. A row that is in
+the table already and gets its vectors now is merged whole: merging some of the columns makes LanceDB 0.40 panic once
+rows have been deleted.
 """
 
 from __future__ import annotations
@@ -220,9 +221,7 @@ class FoldPlan:
     def _put_vectors(self, record: VectorsPut) -> None:
         for made in record.of_turns().values():
             self.beside.put(record, made)
-            inline = {
-                name: item for name, item in made.items() if name in self._sizes and name not in self.beside.sizes
-            }
+            inline = {name: one for name, one in made.items() if name in self._sizes.keys() - self.beside.sizes.keys()}
             if not record.beside and (first := next(filter(self._sizes.__contains__, made), None)) is not None:
                 self._put_parts(record, made[first], self._parts(inline))
 

@@ -68,8 +68,8 @@ class BesidePlan:
 def _states(table: RecordTable, turns: Mapping[int, Row], seqs: set[int]) -> dict[int, int]:
     """Which state each of these turns is in once the piece is folded; of those that are gone or cold, none."""
     planned = {seq: turns[seq * ROWS_PER_TURN_MAX].rev for seq in seqs if seq * ROWS_PER_TURN_MAX in turns}
-    stored = table.tiers(sorted(seqs - planned.keys()))
-    return planned | {seq: rev for seq, (rev, tier) in stored.items() if tier != COLD}
+    stored = table.states(sorted(seqs - planned.keys()))
+    return planned | {seq: state.rev for seq, state in stored.items() if state.tier != COLD}
 
 
 def _rows(record: VectorsPut, item: TurnVectors, size: int) -> list[VectorRow]:

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from serve_app.core import EmbeddingVersion, Turn
 from serve_app.errors import StorageTrouble, StoreUnavailable
@@ -164,7 +164,7 @@ class Shard:
         Raises StorageTrouble.
         """
         with self.merging:
-            _told_if_it_can(self.table, "hold_beside", version)
+            self.table.hold_beside(version)
         with self._changing:
             if any(one.name == version.name for one in self.versions):
                 return
@@ -187,7 +187,7 @@ class Shard:
                     block.release(name)
             self._hot.release(name, self.number)
         with self.merging:
-            _told_if_it_can(self.table, "release", name)
+            self.table.release(name)
 
     def holds_version(self, name: str) -> bool:
         return any(one.name == name for one in self.versions)
@@ -263,9 +263,9 @@ class Shard:
         """What the table says is without vectors."""
         fresh = Awaited(like.version, like.after)
         if like.version is None:
-            found = self.table.without_vectors()
+            found = self.table.without_vectors(AWAITED_MAX + 1)
         else:
-            found = _told_if_it_can(self.table, "lacking", like.version, like.after, AWAITED_MAX + 1) or []
+            found = self.table.lacking(like.version, like.after, AWAITED_MAX + 1)
         fresh.note((seq, Pending(owner, session, rev)) for owner, session, seq, rev in islice(found, AWAITED_MAX + 1))
         return fresh
 
@@ -604,8 +604,3 @@ def _bytes(record: Record) -> int:
 
 def _brings(record: VectorsPut, version: str) -> bool:
     return any(made.version == version for made in record.versions)
-
-
-def _told_if_it_can(table: RecordTable, method: str, *told: Any) -> Any:
-    """Until the tables hold versions beside."""
-    return getattr(table, method, lambda *_: None)(*told)
