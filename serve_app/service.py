@@ -77,6 +77,7 @@ from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
+from serve_app.write.dual import DualWrite
 from serve_app.write.expire import Expirer
 from serve_app.write.follow import Follower
 from serve_app.write.golden import GoldenUpkeep
@@ -167,6 +168,7 @@ class Service:
         encoders = self._open_encoders(embedders, identity.versions, metrics)
         opened.callback(encoders.close)
         self._indexer = Indexer(encoders, meter=metrics)
+        self._dual = DualWrite(encoders)
         migrations = MigrationFile(settings.store_folder, self._clock).read()
         compressors = Compressors(adopted("compressor", settings.compress, migrations), self._open_compressor)
         opened.callback(compressors.close)
@@ -269,7 +271,8 @@ class Service:
         )
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
-        opened.callback(encoders.close)  # before the indexer: it fails the passages that the indexer waits for
+        opened.callback(self._dual.close)
+        opened.callback(encoders.close)  # before the indexers: it fails the passages that they wait for
         self._refresher.start(self._writers)
         opened.callback(self._refresher.close)
         self._measures.start()
@@ -292,7 +295,15 @@ class Service:
         opened.callback(backups.close)
         warm = encoders.query(encoders.base.primary, WARM_UP)
         return WritingOperator(
-            self._writers, housekeeper, self._indexer, self._refresher, self._pools.stores, damages, warm, backups
+            self._writers,
+            housekeeper,
+            self._indexer,
+            self._dual,
+            self._refresher,
+            self._pools.stores,
+            damages,
+            warm,
+            backups,
         )
 
     def _start_following(
@@ -325,6 +336,7 @@ class Service:
 
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)
+        self._dual.committed(shard, records)
         self._refresher.committed(shard, records)
         self._measures.committed(records)
         self._searches.committed(records)
@@ -347,6 +359,7 @@ class Service:
         shards = [writer.shard for writer in self._writers]
         counts = [shard.block_counts() for shard in shards]
         yield "memstrata_pending_vectors", "Turns whose vectors are still to come.", sum(len(s.pending) for s in shards)
+        yield "memstrata_pending_vectors_target", "The same of the version that a migration brings.", self._dual.waiting
         yield "memstrata_write_queue", "Turns that wait for a writer.", sum(writer.waiting for writer in self._writers)
         yield "memstrata_log_tail_records", "Records not folded yet.", sum(shard.tail_length() for shard in shards)
         yield "memstrata_log_segments", "Segments of all logs.", sum(shard.log.segment_count for shard in shards)
@@ -359,6 +372,7 @@ class Service:
         behind = max((follower.behind_s or 0.0 for follower in self._followers), default=0.0)
         yield "memstrata_replica_behind_seconds", "How old what a replica shows may be; 0 for a writer.", behind
         yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
+        yield "memstrata_embed_failures_target", "The same of the version that a migration brings.", self._dual.failures
 
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""

@@ -174,11 +174,19 @@ class Memory:
         results, receipt = await self._write(writer, append)
         if not wait_indexed:
             return Appended(receipt, results)
-        pending = writer.shard.pending
         seqs = [result.seq for result in results if result.seq is not None]
         limit = self._options.index_wait_s if deadline_s is None else deadline_s
-        indexed = await _until(lambda: not any(seq in pending for seq in seqs), limit)
+        indexed = await _until(lambda: not self._lacks(writer.shard, owner, seqs), limit)
         return Appended(Receipt(receipt.shard, writer.shard.applied_seq), results, indexed)
+
+    def _lacks(self, shard: Shard, owner: Owner, seqs: Sequence[int]) -> bool:
+        """Whether vectors of these new turns are still to come that a search of the owner's asks for."""
+        if shard.pending.lacks(seqs):
+            return True
+        apart = shard.apart
+        if apart is None or apart.version not in self._serving.of(owner.key).routing.names:
+            return False
+        return apart.lacks(seqs)
 
     async def edit(
         self, owner: Owner, session: str, turn_id: str, content: str | None, metadata: dict[str, Any] | None

@@ -19,6 +19,7 @@ from serve_app.ports import Summariser
 from serve_app.stores.guard import patient_until
 from serve_app.stores.log import Damage
 from serve_app.write.commit import ShardWriter
+from serve_app.write.dual import DualWrite
 from serve_app.write.housekeeping import Housekeeper
 from serve_app.write.indexer import Indexer
 
@@ -148,9 +149,11 @@ class Operator(ABC):
             folded_seq=shard.folded_seq,
             epoch=shard.log.epoch,
             pending_vectors=len(shard.pending),
+            pending_vectors_target=0 if (apart := shard.apart) is None else len(apart),
             segments=shard.log.segment_count,
             log_bytes=shard.log.bytes,
             tail_records=shard.tail_length(),
+            tail_bytes=shard.tail_bytes,
             table_fragments=fragments,
             table_versions=versions,
             owners_in_memory=owners,
@@ -186,6 +189,7 @@ class WritingOperator(Operator):
         writers: Sequence[ShardWriter],
         housekeeper: Housekeeper,
         indexer: Indexer,
+        dual: DualWrite,
         refresher: Refresher,
         pool: Executor,
         damages: Sequence[tuple[int, str]],
@@ -196,6 +200,7 @@ class WritingOperator(Operator):
         self._backups = backups
         self._housekeeper = housekeeper
         self._indexer = indexer
+        self._dual = dual
         self._refresher = refresher
         self._damages = damages
 
@@ -238,6 +243,7 @@ class WritingOperator(Operator):
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
         workers: dict[str, Alive] = {
             "indexer": self._indexer,
+            "dual_write": self._dual,
             "housekeeper": self._housekeeper,
             "refresher": self._refresher,
             "backups": self._backups,

@@ -166,6 +166,10 @@ class ShardStats(msgspec.Struct, frozen=True):
     """Turns of large users that their searches find without the tables."""
     queue: int
     damage: list[str]
+    pending_vectors_target: int = 0
+    """Turns whose vectors of the version that a migration brings are still to come, of those written since it began."""
+    tail_bytes: int = 0
+    """Of the vectors in the tail."""
     behind_s: float | None = None
     """Of a replica: how old what is read may be."""
 

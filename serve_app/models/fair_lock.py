@@ -14,7 +14,9 @@ from contextlib import contextmanager
 __all__ = ["FairLock"]
 
 PATIENCE_S = 2.0
-"""Who has waited so long goes on without: whoever holds the lock hangs, or will for long be busy elsewhere."""
+"""Who has waited so long takes it over: whoever holds the lock hangs, or will for long be busy elsewhere. Nobody waits
+for that one again.
+"""
 
 
 class FairLock:
@@ -23,7 +25,7 @@ class FairLock:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
         self._guard = threading.Lock()
-        self._held = False
+        self._holder: threading.Lock | None = None
         self._waiting: deque[threading.Lock] = deque()
 
     @property
@@ -32,32 +34,33 @@ class FairLock:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        mine = self._take()
+        turn = self._take()
         try:
             yield
         finally:
-            if mine:
-                self._hand_over()
+            self._hand_over(turn)
 
-    def _take(self) -> bool:
+    def _take(self) -> threading.Lock:
+        turn = threading.Lock()
+        turn.acquire()
         with self._guard:
-            if not self._held:
-                self._held = True
-                return True
-            turn = threading.Lock()
-            turn.acquire()
+            if self._holder is None:
+                self._holder = turn
+                return turn
             self._waiting.append(turn)
         if turn.acquire(timeout=self._patience_s):
-            return True
+            return turn
         with self._guard:
-            if turn not in self._waiting:
-                return True  # handed over just now
-            self._waiting.remove(turn)
-            return False
+            if turn in self._waiting:  # else it was handed over just now
+                self._waiting.remove(turn)
+                self._holder = turn
+            return turn
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, turn: threading.Lock) -> None:
+        """Of whoever holds it still: one that was given up has nothing to hand over."""
         with self._guard:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._held = False
+            if self._holder is not turn:
+                return
+            self._holder = self._waiting.popleft() if self._waiting else None
+            if self._holder is not None:
+                self._holder.release()

@@ -7,6 +7,7 @@ the tables when there is room. Locked: the writer changes it, the indexer looks 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -73,8 +74,8 @@ class Awaited(Mapping[int, Pending]):
     def note(self, lacking: Iterable[tuple[int, Pending]]) -> None:
         """What the tables say is still without vectors."""
         with self._lock:
-            for seq, pending in lacking:
-                self._note(seq, pending)
+            for seq, (owner, session, rev) in lacking:
+                self._note(seq, Pending(sys.intern(owner), sys.intern(session), rev))  # of many turns they are the same
 
     def take(self, records: Sequence[Record]) -> None:
         """Apply durable records, in order of seq."""

@@ -47,6 +47,9 @@ class WriterBounds(msgspec.Struct, frozen=True):
     tail_records: int = 200_000
     """For a fold; beyond it (the tables refuse) callers are sent away."""
 
+    tail_bytes: int = 1 << 30
+    """The same of the vectors in it."""
+
 
 class Draft:
     """The records of the batch in the making, and the turns that it will have stored or let go."""
@@ -164,6 +167,9 @@ class ShardWriter:
             if self.shard.tail_length() > self._bounds.tail_records:
                 self._meter.sent_away("tail_records")
                 raise Overloaded("the tables do not take what is written; the log is at its bound")
+            if self.shard.tail_bytes > self._bounds.tail_bytes:
+                self._meter.sent_away("tail_bytes")
+                raise Overloaded("the tables do not take the vectors of what is written; the log is at its bound")
             self._queue.append((operation, answer))
             self._weight += operation.weight
             self._wake.notify()

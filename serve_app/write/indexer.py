@@ -1,8 +1,9 @@
 """Vectors for what was written: embeds new turns in batches after they are durable, and has the writer record them.
 
 An append never waits for this. A round takes short turns of all owners alike, and the one after it one
-long turn, so that nobody waits for another's backlog. Each turn is embedded under the versions that its script and
-its owner's memory call for, and recorded once it has the vectors of all of them. While a round is embedded the one
+long turn, so that nobody waits for another's backlog (`TurnQueue`). An indexer makes the vectors of the base, or those
+that a migration has made apart: neither knows of the other. Each turn is embedded under the versions that its script
+and its owner's memory call for, and recorded once it has the vectors of all of them. While a round is embedded the one
 before it is committed; a turn that comes alone waits for neither timer nor company. A failing encoder delays vectors
 of its own version and nothing else: the turns stay pending, are counted, and are tried again in a lane of their own,
 in ever smaller batches, so that one turn, one version or one shard that cannot be served holds up no other.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
@@ -23,23 +23,19 @@ from serve_app.errors import MemstrataError, Overloaded
 from serve_app.ports import Encodings
 from serve_app.records import Record, TurnPut, TurnVectors, VersionVectors
 from serve_app.stores.packing import turn_text
+from serve_app.write.awaited import Awaited
 from serve_app.write.backlog import Waiting
 from serve_app.write.commit import Outcome, ShardWriter
 from serve_app.write.derived import PutVectors
 from serve_app.write.meter import UNMETERED, Bound, Meter
 from serve_app.write.rounds import Embedded, Lane, Round
 from serve_app.write.shard import Shard
+from serve_app.write.turn_queue import QUEUED_MAX, TurnQueue
 
 _log = logging.getLogger(__name__)
 
 CLOSE_WAIT_S = 10.0
 """How long the end of the service waits for the batch in hand."""
-
-BATCH_TURNS_MAX = 256
-"""Short turns that one round embeds: enough to sort by length, few enough that the first are searchable soon."""
-
-SHORT_TEXT_MAX = 8_000
-"""Characters of a short turn's text, a dozen pieces for the embedder; a longer one waits among the long."""
 
 PENDING_MAX = 50_000
 """Turns that may wait for their vectors; beyond it appends are to be sent away with Overloaded."""
@@ -76,58 +72,53 @@ class Recording(NamedTuple):
 
 
 class Indexer:
-    def __init__(self, encoders: TurnEncoders, retry_after_s: float = RETRY_AFTER_S, meter: Meter = UNMETERED) -> None:
+    """`beside`: of what is awaited apart, and not of the base; `most`: of turns that wait in its queue."""
+
+    def __init__(
+        self,
+        encoders: TurnEncoders,
+        retry_after_s: float = RETRY_AFTER_S,
+        meter: Meter = UNMETERED,
+        *,
+        beside: bool = False,
+        most: int = QUEUED_MAX,
+    ) -> None:
         self._retry_after_s = retry_after_s
         self._meter = meter
         self._encoders = encoders
-        self._short = Lane(BATCH_TURNS_MAX, late=Lane(BATCH_TURNS_MAX))
-        self._long = Lane(1, late=Lane(1))
-        self._lanes = (self._short, self._long, self._short.late, self._long.late)
-        self._next = deque(self._lanes)  # the one that was served last is the last
+        self._beside = beside
+        self._queue = TurnQueue(self._awaited, most)
         self._resting: dict[str, float] = {}  # until when a version that failed is asked for late turns alone
-        self._wake = threading.Condition()
-        self._closed = False
-        self._writers: list[ShardWriter] = []
         self.failures = 0
-        self._in_hand: list[Waiting] = []
-        self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="indexer-apart" if beside else "indexer", daemon=True)
 
     def start(self, writers: Sequence[ShardWriter]) -> None:
         """Take up what earlier runs left without vectors, then run."""
-        self._writers = list(writers)
-        for writer in writers:
-            for seq, pending in writer.shard.pending.noted():
-                # how long its text is shows when it is read
-                self._short.backlog.put(Waiting(writer, pending.owner, seq, time.monotonic()))
+        self._queue.start(writers)
         self._thread.start()
 
     def committed(self, shard: Shard, records: Sequence[Record]) -> None:
         """The writer calls this with each batch that became durable."""
-        writer = self._writers[shard.number]
         puts = [one for one in records if isinstance(one, TurnPut)]
-        if not puts:
-            return
-        now = time.monotonic()
-        with self._wake:
-            for one in puts:
-                self._lane_of(one.turn).backlog.put(Waiting(writer, one.owner, one.turn.seq, now))
-            self._wake.notify()
+        if puts:
+            self._queue.came(shard, puts)
+
+    def look_again(self) -> None:
+        """The shards await more than was told."""
+        self._queue.look_again()
 
     @property
     def waiting(self) -> int:
-        return sum(len(lane.backlog) for lane in self._lanes)
+        return self._queue.waiting
 
     @property
     def oldest_age_s(self) -> float:
         """How long the turn has waited that has waited longest; 0 where none waits."""
-        with self._wake:
-            backlogs = [since for lane in self._lanes if (since := lane.backlog.oldest()) is not None]
-            since = min([*backlogs, *(one.since for one in self._in_hand)], default=None)
-        return 0.0 if since is None else time.monotonic() - since
+        return self._queue.oldest_age_s
 
     def full_for(self, owner: str) -> Bound | None:
         """The bound at which so much waits, of this owner or of all, that the owner should write no more for now."""
-        if sum(lane.backlog.of(owner) for lane in self._lanes) > OWNER_PENDING_MAX:
+        if self._queue.waiting_of(owner) > OWNER_PENDING_MAX:
             return "owner_pending"
         return "pending" if self.waiting > PENDING_MAX else None
 
@@ -144,13 +135,12 @@ class Indexer:
 
     def close(self) -> None:
         """End after the batch in hand; an encoder that hangs is left behind, and its turns are embedded next time."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-        self._thread.join(CLOSE_WAIT_S)
+        self._queue.close()
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_WAIT_S)
 
-    def _lane_of(self, turn: Turn) -> Lane:
-        return self._short if len(turn.text) <= SHORT_TEXT_MAX else self._long
+    def _awaited(self, shard: Shard) -> Awaited | None:
+        return shard.apart if self._beside else shard.pending
 
     def _run(self) -> None:
         """The next round is with the encoders before the commit of the last one is waited for."""
@@ -162,30 +152,29 @@ class Indexer:
 
     def _next_round(self) -> Round | None:
         """Waits for work; None once the indexer is to end."""
-        while self._any_waits():
+        while self._queue.any_waits():
+            self._take_up()
             begun = self._begun()
             if begun is not None:
                 return begun
         return None
 
-    def _any_waits(self) -> bool:
-        with self._wake:
-            while not self._closed:
-                ready = [seconds for lane in self._lanes if (seconds := lane.ready_in()) is not None]
-                if 0.0 in ready:
-                    return True
-                self._wake.wait(min(ready, default=None))
-            return False
+    def _take_up(self) -> None:
+        try:
+            self._queue.take_up()
+        except Exception as error:  # noqa: BLE001 - a table that fails: what was left out stays so
+            self._count_failure(0, error)
 
     def _begun(self) -> Round | None:
         """The next round, handed to the encoders; None where nothing waits or nothing of it wants vectors any more."""
-        lane, batch = self._take()
+        lane, batch = self._queue.take()
         try:
             found = list(self._rightly_here(batch, lane))
             wanted = [self._encoders.of_turn(turn.text, _mixed(waiting)) for waiting, turn in found]
         except Exception as error:  # noqa: BLE001 - a table that fails: the turns stay pending
             self._try_again(batch, lane, error)
             return None
+        self._settle_unwanted(found, wanted)
         asked = list(self._to_be_asked(lane, found, wanted))
         if not asked:
             return None
@@ -193,19 +182,16 @@ class Indexer:
         for place, (_, turn, versions) in enumerate(asked):
             for version in versions:
                 of_versions.setdefault(version, {})[place] = turn
-        self._in_hand += (waiting for waiting, _, _ in asked)
+        self._queue.in_hand(waiting for waiting, _, _ in asked)
         embedded = {version: self._embedded(version, turns) for version, turns in of_versions.items()}
         return Round(lane, [(waiting, turn) for waiting, turn, _ in asked], embedded)
 
-    def _take(self) -> tuple[Lane, list[Waiting]]:
-        """Of the lanes in turn: short turns, then one long turn, then such as have failed before."""
-        with self._wake:
-            for lane in self._next:
-                if not self._closed and lane.ready_in() == 0.0:
-                    self._next.remove(lane)
-                    self._next.append(lane)
-                    return lane, lane.backlog.take(lane.most)
-            return self._short, []
+    def _settle_unwanted(self, found: Sequence[tuple[Waiting, Turn]], wanted: Sequence[tuple[str, ...]]) -> None:
+        """A turn that no version is to embed awaits nothing."""
+        for (waiting, turn), versions in zip(found, wanted, strict=True):
+            awaited = self._awaited(waiting.writer.shard)
+            if not versions and awaited is not None:
+                awaited.settle(turn.seq, turn.rev)
 
     def _to_be_asked(
         self, lane: Lane, found: Sequence[tuple[Waiting, Turn]], wanted: Sequence[tuple[str, ...]]
@@ -215,9 +201,8 @@ class Indexer:
         resting = {version for version, until in self._resting.items() if until > now}
         for (waiting, turn), versions in zip(found, wanted, strict=True):
             if not lane.is_late and not resting.isdisjoint(versions):
-                with self._wake:
-                    lane.late.backlog.put(waiting)
-            else:
+                self._queue.again(lane.late, [waiting])
+            elif versions:
                 yield waiting, turn, versions
 
     def _embedded(self, version: str, turns: dict[int, Turn]) -> Embedded:
@@ -255,10 +240,8 @@ class Indexer:
 
     def _hand_over(self, embedded: Round, failed: Set[int]) -> None:
         """The turns of a round are no longer in hand; those that failed wait again."""
-        with self._wake:
-            del self._in_hand[: len(embedded.turns)]
-            for place in failed:
-                embedded.lane.late.backlog.put(embedded.turns[place][0])
+        self._queue.out_of_hand(len(embedded.turns))
+        self._queue.again(embedded.lane.late, (embedded.turns[place][0] for place in failed))
         if not failed and embedded.lane.is_late:
             embedded.lane.most = min(2 * embedded.lane.most, embedded.lane.most_ever)
 
@@ -267,7 +250,7 @@ class Indexer:
         versions = dict.fromkeys(version for one in made for version in one)
         items = (VersionVectors(version, tuple(one[version] for one in made if version in one)) for version in versions)
         try:
-            return writer.submit(PutVectors(owner, tuple(items)))
+            return writer.submit(PutVectors(owner, tuple(items), self._beside))
         except MemstrataError as error:
             refused: Future[Outcome] = Future()
             refused.set_exception(error)
@@ -298,9 +281,7 @@ class Indexer:
 
     def _try_again(self, those: Sequence[Waiting], lane: Lane, error: BaseException) -> None:
         """After a moment in which nothing of their lane is taken: whatever else waits there is likely to fail, too."""
-        with self._wake:
-            for waiting in those:
-                lane.late.backlog.put(waiting)
+        self._queue.again(lane.late, those)
         lane.late.rests_until = lane.rests_until = time.monotonic() + self._retry_after_s
         self._count_failure(len(those), error)
 
@@ -313,25 +294,26 @@ class Indexer:
         """The turns that still want vectors; long ones that were not known to be long go where they belong."""
         seen: set[tuple[ShardWriter, int]] = set()  # a turn that was edited while it waited is in the queue twice
         for waiting in batch:
-            turn = None if (waiting.writer, waiting.seq) in seen else _wanting(waiting)
+            turn = None if (waiting.writer, waiting.seq) in seen else self._wanting(waiting)
             if turn is None:
                 continue
             seen.add((waiting.writer, waiting.seq))
-            right = self._lane_of(turn).late if lane.is_late else self._lane_of(turn)
+            right = self._queue.lane_of(turn).late if lane.is_late else self._queue.lane_of(turn)
             if right.most_ever < lane.most_ever:
-                with self._wake:
-                    right.backlog.put(waiting)
+                self._queue.again(right, [waiting])
             else:
                 yield waiting, turn
 
-
-def _wanting(waiting: Waiting) -> Turn | None:
-    """The turn, if its vectors are still to come and can be recorded: a shard that takes no writes never will again."""
-    shard = waiting.writer.shard
-    if waiting.seq not in shard.pending or not shard.log.writable:
-        return None
-    turn = next(iter(shard.turns(waiting.owner, [waiting.seq])), None)
-    return turn if turn is not None and shard.pending.awaits(waiting.seq, waiting.owner, turn.rev) else None
+    def _wanting(self, waiting: Waiting) -> Turn | None:
+        """The turn, if its vectors are still to come and can be recorded: a shard that takes no writes never will
+        again.
+        """
+        shard = waiting.writer.shard
+        awaited = self._awaited(shard)
+        if awaited is None or waiting.seq not in awaited or not shard.log.writable:
+            return None
+        turn = next(iter(shard.turns(waiting.owner, [waiting.seq])), None)
+        return turn if turn is not None and awaited.awaits(waiting.seq, waiting.owner, turn.rev) else None
 
 
 def _mixed(waiting: Waiting) -> bool:

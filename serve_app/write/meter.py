@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-Bound = Literal["queue_weight", "tail_records", "pending", "owner_pending"]
+Bound = Literal["queue_weight", "tail_records", "tail_bytes", "pending", "owner_pending"]
 """The bounds at which writers are sent away; see docs/limits.md."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -163,6 +164,20 @@ def test_nobody_waits_for_an_encoder_that_hangs() -> None:
             pass
     with lock.turn():
         pass
+
+
+def test_for_one_that_hangs_only_the_first_waits() -> None:
+    lock = FairLock(patience_s=0.2)
+    with lock.turn():
+        with lock.turn():
+            pass
+        began = time.monotonic()
+        for _ in range(20):
+            with lock.turn():
+                assert lock.waiting == 0
+        assert time.monotonic() - began < 0.2
+    with lock.turn():
+        assert lock.waiting == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 40)), max_size=30))

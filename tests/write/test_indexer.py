@@ -19,9 +19,10 @@ from serve_app.stores.log import ShardLog
 from serve_app.stores.packing import TURN_TOKENS_MAX, turn_text
 from serve_app.stores.wanted import ANY
 from serve_app.write.erasing import EraseUser
-from serve_app.write.indexer import BATCH_TURNS_MAX, OWNER_PENDING_MAX, SHORT_TEXT_MAX, Indexer
+from serve_app.write.indexer import OWNER_PENDING_MAX, Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, EditTurn, NewTurn
 from serve_app.write.shard import Shard
+from serve_app.write.turn_queue import BATCH_TURNS_MAX, SHORT_TEXT_MAX
 from tests.write.shards import ANN, BOB, EMBEDDER, VERSION, Noting, OneShard, wait_until
 from tests.write.test_commit import Gate
 
