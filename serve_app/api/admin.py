@@ -14,7 +14,7 @@ from serve_app.api.ids import identifier, integer
 from serve_app.api.schemas import PAGE_USERS_DEFAULT, PAGE_USERS_MAX, BackupIn, KeyIn, MaintenanceIn
 from serve_app.api.showing import shown_backup
 from serve_app.api.times import format_time
-from serve_app.errors import Forbidden
+from serve_app.errors import Forbidden, InvalidRequest
 from serve_app.layouts import BUILT_IN, Chosen, TunedLayout
 from serve_app.memory.memory import Memory
 from serve_app.memory.operator import Operator
@@ -54,7 +54,16 @@ class AdminRoutes:
         return json_response({"shards": await self._operator.stats(), "version": versions[0], "versions": versions})
 
     async def maintain(self, who: Principal, request: Request) -> Response:
+        """A rescan of named tenants is begun, and goes on in the background; all else is done before the answer."""
         body = await _maintenance(request.body)
+        if body.tenants is not None:
+            if body.action != "rescan":
+                raise InvalidRequest("tenants: only a rescan is of tenants")
+            if set(body.tenants) != {who.tenant}:
+                who.require_operator("only an operator has other tenants' data looked through")
+            await asyncio.to_thread(self._policies.distrust, body.tenants)
+            self._operator.nudge()
+            return json_response({"action": body.action, "tenants": body.tenants, "shards": []}, 202)
         done = await self._operator.maintain(body.action, body.shard)
         return json_response({"action": body.action, "shards": done})
 

@@ -33,6 +33,7 @@ COMPRESS_CHARACTERS_MAX = 2 << 20
 FIELD_TTLS_MAX = 100
 ENTITIES_MAX = 32
 PAGE_ENTITIES_DEFAULT, PAGE_ENTITIES_MAX = 100, 1_000
+RESCANNED_TENANTS_MAX = 1_000
 GOLD_TURNS_MAX = 100
 NOTE_CHARACTERS_MAX = 4_096
 PAGE_GOLDEN_DEFAULT, PAGE_GOLDEN_MAX = 100, 1_000
@@ -249,6 +250,8 @@ class KeyIn(Body):
 class MaintenanceIn(Body):
     action: Literal["fold", "compact", "expire", "demote", "rescan"]
     shard: Annotated[int, Meta(ge=0)] | None = None
+    tenants: Annotated[list[Name], Meta(min_length=1, max_length=RESCANNED_TENANTS_MAX)] | None = None
+    """With `rescan`: whose turns and facts are looked through anew, whatever was done before."""
 
 
 class BackupIn(Body):

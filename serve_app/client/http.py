@@ -150,6 +150,10 @@ class Client:
         """`default` is the built-in one then."""
         return self._send(f"/v1/admin/layouts/{quote(name)}", {}, "DELETE")
 
+    def maintain(self, action: str, tenants: Sequence[str] | None = None) -> Json:
+        """An action of maintenance, on all shards; with `tenants` a rescan of theirs is begun."""
+        return self._send("/v1/admin/maintenance", {"action": action} | ({"tenants": list(tenants)} if tenants else {}))
+
     def stats(self) -> Json:
         return self._send("/v1/admin/stats", {}, "GET")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,7 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from serve_app.errors import InvalidRequest, NotFound
-from serve_app.policies import OF_SERVICE, OF_TENANT, BackupPolicy, Policy, PrivacyLevel, PrivacyPolicy, looser
+from serve_app.policies import (
+    OF_SERVICE,
+    OF_TENANT,
+    PRIVACY_LEVELS,
+    BackupPolicy,
+    Policy,
+    PrivacyLevel,
+    PrivacyPolicy,
+    looser,
+)
 from serve_app.stores.addresses import checked_address
 from serve_app.stores.private_file import PrivateFile
 
@@ -83,6 +92,10 @@ class PolicyFile:
         """Read what is in the file, here and now: a request that asks next finds it in memory."""
         self._file.read()
 
+    def tenants(self) -> list[str]:
+        """Those that have set any policy."""
+        return sorted(self._file.read().tenants)
+
     def floor(self, tenant: str) -> PrivacyFloor:
         return self._file.read().privacy_floors.get(tenant, PrivacyFloor())
 
@@ -90,6 +103,15 @@ class PolicyFile:
         """By tenant, where something stored may be looser than its policy of today."""
         floors = self._file.read().privacy_floors
         return {name: floor for name, floor in floors.items() if floor.level != self.of(name, PrivacyPolicy).level}
+
+    def distrust(self, tenants: Sequence[str]) -> None:
+        """Anything stored of them may be looser than their policy: all of it is to be looked through anew."""
+        with self._file.changing() as write:
+            stored = self._file.read()
+            floors = {name: stored.privacy_floors.get(name, PrivacyFloor()) for name in tenants}
+            anew = {name: PrivacyFloor(PRIVACY_LEVELS[0], floor.changes + 1) for name, floor in floors.items()}
+            write(replace(stored, privacy_floors={**stored.privacy_floors, **anew}))
+        self.refresh()
 
     def raise_floor(self, tenant: str, reached: PrivacyFloor) -> bool:
         """All that is stored is as tight as `reached` says, unless the policy was set since that was begun: False."""

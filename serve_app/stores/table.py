@@ -19,7 +19,7 @@ import lancedb.index as index_kinds
 import msgspec
 import numpy as np
 import pyarrow as pa
-from lancedb.expr import col
+from lancedb.expr import col, lit
 from lancedb.query import MatchQuery
 
 from serve_app.core import ROWS_PER_TURN_MAX, Turn
@@ -241,6 +241,11 @@ class LanceTable(ABC):
             rows = rows_of(self._scan(where, [OWNER, "seq", "body"]), owner)
             found += rows.sort_by("seq")["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Turn) for body in found]
+
+    def between(self, first: int, last: int, kinds: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """Rows of these kinds with `first <= seq <= last`, whoever's they are, in order of their keys."""
+        within = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(list(kinds)))
+        return self._scan(within, list(dict.fromkeys(["row", *columns]))).sort_by("row")
 
     def _holding(self, where: Where) -> Where:
         """Narrowed to the rows of turns whose content is in this table."""

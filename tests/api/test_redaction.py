@@ -159,6 +159,19 @@ def test_a_rescan_can_be_asked_for(service: Running, key: str) -> None:
     assert stored(service, key)["content"] == "[credit_card]"
 
 
+def test_a_rescan_of_tenants_is_for_their_administrators(service: Running, key: str) -> None:
+    tenant = service.ok("GET", "/v1/admin/keys", key=key)["keys"][0]["tenant"]
+    wanted = {"action": "rescan", "tenants": [tenant]}
+    begun = service.call("POST", "/v1/admin/maintenance", json=wanted, key=key)
+    assert (begun.status_code, begun.json()["tenants"]) == (202, [tenant])
+    assert rescan(service, key)["stored"] == "secrets"
+    others = wanted | {"tenants": [tenant, "another"]}
+    refused(service.call("POST", "/v1/admin/maintenance", json=others, key=key), 403, "forbidden")
+    assert service.call("POST", "/v1/admin/maintenance", json=others).status_code == 202
+    fold = wanted | {"action": "fold"}
+    refused(service.call("POST", "/v1/admin/maintenance", json=fold, key=key), 422, "invalid_request")
+
+
 def test_a_text_is_redacted_on_request(service: Running, key: str) -> None:
     text = f"👩‍🚀 {MAIL}, {CARD}"
     strict = service.ok("POST", "/v1/redact", json={"text": text}, key=key)

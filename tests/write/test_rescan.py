@@ -180,3 +180,25 @@ def test_an_owner_erased_on_the_way_is_passed_over(shard: OneShard, policies: Po
     left = shard.contents(ANN, "a") + shard.contents(BOB, "b")
     assert len(left) == (1 if first == ANN else 3)
     assert not any(MAIL in content for content in left)
+
+
+def test_what_came_in_before_the_rules_knew_it_follows_once_it_is_distrusted(
+    shard: OneShard, policies: PolicyFile, rescan: Rescan
+) -> None:
+    tighten(policies)
+    rescanned(rescan, shard)
+    written(shard)  # past the door: as rules of an earlier release would have let it in
+    rescanned(rescan, shard)
+    assert MAIL in shard.contents(ANN, "a")[0]
+    policies.distrust(["acme"])
+    assert rescan.state("acme")["state"] == "running"
+    rescanned(rescan, shard)
+    assert shard.contents(ANN, "a") == ["mail me at [email]", "nothing here", "card [credit_card]"]
+    assert rescan.state("acme")["state"] == "done"
+
+
+def test_who_allows_all_is_not_looked_through(shard: OneShard, policies: PolicyFile, rescan: Rescan) -> None:
+    written(shard)
+    policies.distrust(["acme"])
+    assert rescanned(rescan, shard) == 1
+    assert MAIL in shard.contents(ANN, "a")[0]
