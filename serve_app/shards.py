@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from serve_app.backup.layout import COLD, RESTORE_FILE, STORE_FILE, TABLES, log_folder, table_name
+from serve_app.backup.layout import COLD, RESTORE_FILE, STORE_FILE, TABLES, Shape, log_folder, table_name
 from serve_app.config import Settings
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
@@ -52,19 +52,35 @@ class StoreForm(msgspec.Struct, frozen=True):
 
 
 class StoreIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a store was created with and keeps: written once, checked at each start.
+    """What a store was created with and keeps; checked at each start, and changed by migrations alone.
 
-    `version` is the primary embedding version, `others` are those that are active beside it, in their order.
+    `version` is the primary embedding version, `others` are those that are active with it, in their order. The vectors
+    of those named in `beside` lie in tables of their own: a migration has brought them, or is about to.
     """
 
     format: int
     shards: int
     version: EmbeddingVersion
     others: tuple[EmbeddingVersion, ...] = ()
+    beside: tuple[EmbeddingVersion, ...] = ()
 
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]:
         return (self.version, *self.others)
+
+    @property
+    def held(self) -> tuple[EmbeddingVersion, ...]:
+        """Those that the store has vectors of."""
+        return self._shape.held
+
+    @property
+    def inline(self) -> tuple[EmbeddingVersion, ...]:
+        """Those whose vectors lie in columns of the shards' tables, all of them."""
+        return self._shape.inline
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self.shards, self.version, self.others, self.beside)
 
 
 class Openers(NamedTuple):
@@ -93,24 +109,63 @@ def identity_of(settings: Settings, versions: Sequence[EmbeddingVersion]) -> Sto
     if (path.parent / RESTORE_FILE).exists():
         raise InvalidRequest(f"{path.parent}: a restore is not finished; run the same memstrata restore again")
     wanted = settings.store.shards
-    if path.exists():
-        return _fitting(path, wanted, versions)
+    found = read_identity(settings.store_folder)
+    if found is not None:
+        return _fitting(path, found, wanted, versions)
     if settings.role == "replica" and wanted is None:
         raise InvalidRequest(f"{path} is not there: name the store's number of shards (store.shards)")
     made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, versions[0], tuple(versions[1:]))
     if settings.role == "writer":
-        write_private(path, msgspec.json.format(msgspec.json.encode(made)).decode())
+        _write(path, made)
     return made
 
 
-def _fitting(path: Path, wanted: int | None, versions: Sequence[EmbeddingVersion]) -> StoreIdentity:
+def read_identity(folder: Path) -> StoreIdentity | None:
+    """What the store in this data folder is; None where there is none. Raises InvalidRequest where none can tell."""
+    path = folder / STORE_FILE
     try:
-        form = msgspec.json.decode(path.read_bytes(), type=StoreForm).format
+        said = path.read_bytes()
+        form = msgspec.json.decode(said, type=StoreForm).format
         if form != STORE_FORMAT:
             raise InvalidRequest(f"{path}: store format {form}; this release reads {STORE_FORMAT}")
-        found = msgspec.json.decode(path.read_bytes(), type=StoreIdentity)
+        return msgspec.json.decode(said, type=StoreIdentity)
+    except FileNotFoundError:
+        return None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{path}: this does not describe a store: {error}") from error
+
+
+def change_identity(
+    folder: Path,
+    *,
+    base: Sequence[EmbeddingVersion] | None = None,
+    beside: Sequence[EmbeddingVersion] | None = None,
+) -> StoreIdentity:
+    """Other versions of the store in this data folder, or others beside: durable when it returns. Again the same.
+
+    What is not given stays. Raises InvalidRequest where two versions have one name, StorageTrouble.
+    """
+    found = read_identity(folder)
+    if found is None:
+        raise InvalidRequest(f"{folder} holds no store")
+    first, *others = found.versions if base is None else base
+    changed = msgspec.structs.replace(
+        found, version=first, others=tuple(others), beside=found.beside if beside is None else tuple(beside)
+    )
+    if len({version.name for version in changed.held}) < len(changed.held):
+        raise InvalidRequest(f"{folder / STORE_FILE}: two versions of the store have one name")
+    if changed != found:
+        _write(folder / STORE_FILE, changed)
+    return changed
+
+
+def _write(path: Path, identity: StoreIdentity) -> None:
+    write_private(path, msgspec.json.format(msgspec.json.encode(identity)).decode())
+
+
+def _fitting(
+    path: Path, found: StoreIdentity, wanted: int | None, versions: Sequence[EmbeddingVersion]
+) -> StoreIdentity:
     if unknown := [version.name for version in found.versions if version not in versions]:
         asked = ", ".join(repr(version.name) for version in versions)
         raise InvalidRequest(f"{path}: the store holds vectors of {unknown[0]!r}; the settings ask for {asked}")
@@ -136,7 +191,7 @@ def open_written(
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
     for number in range(identity.shards):
-        table, folded_seq, log, recovery = _stores(settings, number, identity.versions, openers)
+        table, folded_seq, log, recovery = _stores(settings, number, identity, openers)
         for damage in recovery.damages:
             _log.error("shard %d: %s", number, damage)
             damages.append((number, str(damage)))
@@ -144,26 +199,32 @@ def open_written(
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = openers.cold(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
         guard = GuardBounds(rest_s=memory.rest_s)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, archives=archives, guard=guard)
+        shard = Shard(number, log, table, identity.held, hot, *bounds, cold=cold, archives=archives, guard=guard)
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
         writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)
     return writers, damages
 
 
-def _stores(settings: Settings, number: int, versions: Sequence[EmbeddingVersion], openers: Openers) -> Stores:
+def _stores(settings: Settings, number: int, identity: StoreIdentity, openers: Openers) -> Stores:
     """A shard's table and log. Its last owner may fold, and drop segments, between a look at the one and the
     other: what looks like a hole then is none in the light of the table's new watermark.
     """
     connection = settings.store.connection
     for _ in range(HOLE_LOOKS):
-        table = openers.table(settings.layout.tables[TABLES], table_name(number), versions, connection)
+        table = openers.table(settings.layout.tables[TABLES], table_name(number), identity.inline, connection)
+        _hold_beside(table, identity)
         segments = openers.segments(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         folded_seq = table.folded_seq()
         log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
         if log.damage is None or log.damage.kind != "hole":
             break
     return Stores(table, folded_seq, log, recovery)
+
+
+def _hold_beside(table: RecordTable, identity: StoreIdentity) -> None:
+    for version in identity.beside:
+        table.hold_beside(version)
 
 
 def open_followed(
@@ -175,13 +236,14 @@ def open_followed(
     writers: list[ShardWriter] = []
     followers: list[Follower] = []
     for number in range(identity.shards):
-        table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.versions, connection)
+        table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.inline, connection)
+        _hold_beside(table, identity)
         segments = open_reader(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
         log = FollowedLog(segments, settings.follow.stale_s)
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
         guard = GuardBounds(rest_s=memory.rest_s)
-        shard = Shard(number, log, table, identity.versions, hot, *bounds, cold=cold, guard=guard)
+        shard = Shard(number, log, table, identity.held, hot, *bounds, cold=cold, guard=guard)
         followers.append(Follower(shard, log, table, settings.follow))
         opened.callback(followers[-1].close)
         followers[-1].start()

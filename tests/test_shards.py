@@ -6,12 +6,13 @@ import json
 import logging
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from serve_app.backup.layout import Layout
 from serve_app.errors import InvalidRequest
 from serve_app.models.stub import HashEmbedder
-from serve_app.shards import identity_of
+from serve_app.shards import change_identity, identity_of, read_identity
 from tests.api.running import hash_settings
 
 ONE, TWO, THREE = (HashEmbedder(dimension).version for dimension in (64, 32, 16))
@@ -53,3 +54,26 @@ def test_a_store_of_a_version_that_the_settings_lack_is_refused(tmp_path: Path) 
     identity_of(settings, (ONE, TWO))
     with pytest.raises(InvalidRequest, match="holds vectors of 'hash_32'; the settings ask for 'hash_64', 'hash_16'"):
         identity_of(settings, (ONE, THREE))
+
+
+def test_versions_come_beside_and_take_over_and_what_the_store_is_stays_readable(tmp_path: Path) -> None:
+    made = identity_of(hash_settings(tmp_path), (ONE, TWO))
+    prepared = change_identity(tmp_path, beside=[THREE])
+    assert (prepared.versions, prepared.held, prepared.inline) == ((ONE, TWO), (ONE, TWO, THREE), (ONE, TWO))
+    assert change_identity(tmp_path, beside=[THREE]) == prepared == read_identity(tmp_path)
+    retired = change_identity(tmp_path, base=[THREE, TWO])
+    assert (retired.versions, retired.held, retired.inline) == ((THREE, TWO), (THREE, TWO), (TWO,))
+    assert identity_of(hash_settings(tmp_path), (THREE, TWO)) == retired
+    shape = Layout.of(tmp_path, "", "", {}).shape()
+    assert (shape.held, shape.inline) == (retired.held, retired.inline)
+    assert change_identity(tmp_path, base=[ONE, TWO], beside=[]) == made
+
+
+def test_two_versions_of_one_name_are_refused(tmp_path: Path) -> None:
+    made = identity_of(hash_settings(tmp_path), (ONE,))
+    with pytest.raises(InvalidRequest, match="one name"):
+        change_identity(tmp_path, beside=[msgspec.structs.replace(ONE, revision="2")])
+    assert read_identity(tmp_path) == made
+    with pytest.raises(InvalidRequest, match="holds no store"):
+        change_identity(tmp_path / "none", beside=[TWO])
+    assert read_identity(tmp_path / "none") is None

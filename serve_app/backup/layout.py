@@ -26,15 +26,27 @@ LOG, TABLES, COLD = "log", "tables", "cold"
 
 
 class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a store's identity has to be known to read it: `version` is the primary one, `others` are beside it."""
+    """What of a store's identity has to be known to read it: `version` is the primary one, `others` are active with it,
+    and the vectors of those named in `beside` lie in tables of their own.
+    """
 
     shards: int
     version: EmbeddingVersion
     others: tuple[EmbeddingVersion, ...] = ()
+    beside: tuple[EmbeddingVersion, ...] = ()
 
     @property
     def versions(self) -> tuple[EmbeddingVersion, ...]:
         return (self.version, *self.others)
+
+    @property
+    def held(self) -> tuple[EmbeddingVersion, ...]:
+        """Each once, in their order."""
+        return tuple(dict.fromkeys([*self.versions, *self.beside]))
+
+    @property
+    def inline(self) -> tuple[EmbeddingVersion, ...]:
+        return tuple(version for version in self.versions if version not in self.beside)
 
 
 class Layout(msgspec.Struct, frozen=True):
