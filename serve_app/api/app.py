@@ -23,6 +23,7 @@ from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.http import HTML, Request, Response
 from serve_app.api.limits import LimitOptions, Limits
+from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.openapi import docs_page, document, query_parameters
 from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
 from serve_app.api.routes import Routes
@@ -79,7 +80,7 @@ class Route(NamedTuple):
         return self.method == "GET" or self.template in READING_POSTS
 
 
-def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Route]:
+def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes, migrations: MigrationRoutes) -> list[Route]:
     """Every route that needs a key."""
     described: list[tuple[str, str, Handler]] = [
         ("POST", "/v1/sessions/{session_id}/turns", routes.append_turns),
@@ -114,6 +115,14 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes) -> list[Rout
         ("POST", "/v1/admin/maintenance", admin.maintain),
         ("POST", "/v1/admin/backups", admin.begin_backup),
         ("GET", "/v1/admin/backups", admin.list_backups),
+        ("POST", "/v1/admin/migrations", migrations.begin),
+        ("GET", "/v1/admin/migrations", migrations.list),
+        ("GET", "/v1/admin/migrations/{migration_id}", migrations.get),
+        ("POST", "/v1/admin/migrations/{migration_id}:advance", migrations.advance),
+        ("POST", "/v1/admin/migrations/{migration_id}:pause", migrations.pause),
+        ("POST", "/v1/admin/migrations/{migration_id}:resume", migrations.resume),
+        ("POST", "/v1/admin/migrations/{migration_id}:rollback", migrations.rollback),
+        ("GET", "/v1/admin/migrations/{migration_id}/report", migrations.report),
         ("POST", "/v1/admin/keys", admin.create_key),
         ("GET", "/v1/admin/keys", admin.list_keys),
         ("DELETE", "/v1/admin/keys/{key_id}", admin.delete_key),
@@ -193,6 +202,7 @@ class Api:
         routes: Routes,
         admin: AdminRoutes,
         golden: GoldenRoutes,
+        migrations: MigrationRoutes,
         keys: KeyFile,
         operator: Operator,
         metrics: Metrics,
@@ -208,7 +218,7 @@ class Api:
         self._request_numbers = itertools.count()
         self._reading = _Places(READING_MAX, "too many requests are still being sent")
         self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
-        self._routes = _Table(table(routes, admin, golden))
+        self._routes = _Table(table(routes, admin, golden, migrations))
         self._document = msgspec.json.encode(document())
         self._page = docs_page()
         # The routes that need no key; none shows data.

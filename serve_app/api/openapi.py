@@ -27,6 +27,19 @@ POLICIES: Bodies = (*OF_TENANT.values(), *OF_SERVICE.values())
 
 GOLDEN_PAGE = ("user_id?", "after?", "limit?")
 
+MIGRATION = "/v1/admin/migrations/{migration_id}"
+
+MIGRATIONS: tuple[Operation, ...] = (
+    ("post", "/v1/admin/migrations", "Begin a migration (role operator)", schemas.MigrationIn, (), 201),
+    ("get", "/v1/admin/migrations", "List migrations, oldest first (role operator)", None, (), 200),
+    ("get", MIGRATION, "A migration, and how far it is (role operator)", None, (), 200),
+    ("post", f"{MIGRATION}:advance", "Have it go on without waiting (role operator)", None, (), 200),
+    ("post", f"{MIGRATION}:pause", "Have it rest where it is (role operator)", None, (), 200),
+    ("post", f"{MIGRATION}:resume", "End its rest (role operator)", None, (), 200),
+    ("post", f"{MIGRATION}:rollback", "Have it turn back (role operator)", None, (), 200),
+    ("get", f"{MIGRATION}/report", "What its gates found (role operator)", None, ("format?",), 200),
+)
+
 OPERATIONS: tuple[Operation, ...] = (
     # method, path, what it does, body, query parameters, status of success
     ("post", "/v1/sessions/{session_id}/turns", "Append turns", schemas.AppendTurnsIn, (), 201),
@@ -89,6 +102,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ("post", "/v1/admin/maintenance", "Do a piece of maintenance now (role admin)", schemas.MaintenanceIn, (), 200),
     ("post", "/v1/admin/backups", "Begin a backup (role operator)", schemas.BackupIn, (), 202),
     ("get", "/v1/admin/backups", "List backups (role admin)", None, (), 200),
+    *MIGRATIONS,
     ("post", "/v1/admin/keys", "Make a key (role admin)", schemas.KeyIn, (), 201),
     ("get", "/v1/admin/keys", "List keys (role admin)", None, (), 200),
     ("delete", "/v1/admin/keys/{key_id}", "Revoke a key (role admin)", None, (), 200),

@@ -257,3 +257,20 @@ class MaintenanceIn(Body):
 class BackupIn(Body):
     kind: Literal["full", "incremental"] = "incremental"
     uri: Annotated[str, Meta(min_length=1, max_length=2_048)] | None = None
+
+
+Section = Annotated[dict[str, Any], Meta(max_length=64, description="a section of the settings, as the file has it")]
+
+
+class MigrationIn(Body):
+    kind: Literal["embedding", "reranker", "compressor"] = "embedding"
+    encoder: Section | None = None
+    replaces: Name | None = None
+    """The version in whose place the new encoder's comes; else the primary one."""
+    reranker: Section | None = None
+    compressor: Section | None = None
+    terms: Annotated[
+        dict[str, Any], Meta(max_length=64, description="of the policy `migration`, those that differ")
+    ] = {}
+    runner: Literal["service", "none"] = "service"
+    """Who starts the job that embeds what is stored."""

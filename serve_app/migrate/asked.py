@@ -12,7 +12,7 @@ from serve_app.migrate.switching import Gates
 class Asked:
     def __init__(self, gates: Gates, migration: Migration) -> None:
         self._stopped = threading.Event()
-        self._answer: Future[Gate] = Future()
+        self._answer: Future[Gate | None] = Future()
         thread = threading.Thread(target=self._ask, args=(gates, migration), name=f"gate-{migration.id}", daemon=True)
         thread.start()
 
@@ -20,8 +20,8 @@ class Asked:
     def answered(self) -> bool:
         return self._answer.done()
 
-    def answer(self) -> Gate:
-        """Raises what it raised."""
+    def answer(self) -> Gate | None:
+        """None where it was stopped. Raises what it raised."""
         return self._answer.result()
 
     def stop(self) -> None:

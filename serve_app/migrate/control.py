@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 ASKED_FOR = "asked for"
 WAITS = "waits for :advance"
+FEW_READS = "too few searches have been answered by both"
 LACKING = "turns still lack vectors of the new version"
 
 NOTHING: Fields = MappingProxyType({})
@@ -239,7 +240,13 @@ class Control:
         return self._judged(migration)
 
     def _canary(self, migration: Migration) -> Outcome:
-        return self._judged(migration) if self._waited(migration, migration.terms.canary_s) else GOES_ON
+        gates = self._parts.gates[migration.kind]
+        gates.watch(migration)
+        if not self._waited(migration, migration.terms.canary_s):
+            return GOES_ON
+        if gates.reads < migration.terms.canary_reads and migration.wish != "advance":
+            return Outcome(False, FEW_READS)
+        return self._judged(migration)
 
     def _cutover(self, migration: Migration) -> Outcome:
         return DONE
@@ -299,6 +306,8 @@ class Control:
         for known in (self._finished, self._opens, self.troubles):
             known.pop(migration.id, None)
         self._forget_question(migration.id)
+        if migration.state == "canary":
+            self._parts.gates[migration.kind].unwatch()
         if entering.ended:
             self._held.discard(migration.id)
 
@@ -336,7 +345,9 @@ class Control:
         if not asked.answered:
             return
         self._asked.pop(migration.id)
-        gate = replace(asked.answer(), state=migration.state, at=self._clock())
+        if (answer := asked.answer()) is None:
+            return
+        gate = replace(answer, state=migration.state, at=self._clock())
         before = _gate_of(migration)
         others = tuple(one for one in migration.gates if one is not before)
         self._file.change(migration.id, migration.revision, gates=(*others, gate))

@@ -73,6 +73,17 @@ class Runner(Protocol):
 
 
 class Gates(Protocol):
-    def of(self, migration: Migration, state: State, stopped: Callable[[], bool]) -> Gate:
-        """Judge the new one by what the old one answers. May take minutes; ends early once `stopped` says so."""
+    def of(self, migration: Migration, state: State, stopped: Callable[[], bool]) -> Gate | None:
+        """Judge the new one by what the old one answers; None where `stopped` said so before the end. Takes minutes."""
+        ...
+
+    def watch(self, migration: Migration) -> None:
+        """Have a share of the searches answered by both, from now on; it goes on counting where it does already."""
+        ...
+
+    def unwatch(self) -> None: ...
+
+    @property
+    def reads(self) -> int:
+        """Searches that both have answered."""
         ...

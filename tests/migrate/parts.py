@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,12 @@ class World:
     lacking: int = 3
     running: bool = False
     verdict: str = "passed"
+    slow: bool = False
+    """A gate that is asked thinks until it is told to stop."""
+    asking: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    watched: str = ""
+    reads: int = 1_000
     gates: list[str] = field(default_factory=list)
     fault: MemstrataError | None = None
     """Opening and holding raise it."""
@@ -119,9 +126,25 @@ class WorldGates:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def of(self, migration: Migration, state: State, stopped: Callable[[], bool]) -> Gate:
+    def of(self, migration: Migration, state: State, stopped: Callable[[], bool]) -> Gate | None:
         self._world.gates.append(state)
+        if self._world.slow:
+            self._world.asking.set()
+            while not stopped():
+                time.sleep(0.001)
+            self._world.stopped.set()
+            return None
         return Gate(state, self._world.verdict, 0, ("recall fell",))  # type: ignore[arg-type]
+
+    def watch(self, migration: Migration) -> None:
+        self._world.watched = migration.id
+
+    def unwatch(self) -> None:
+        self._world.watched = ""
+
+    @property
+    def reads(self) -> int:
+        return self._world.reads
 
 
 class WorldBackfill:

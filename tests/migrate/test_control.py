@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,6 +152,20 @@ def test_advance_ends_the_waits_of_canary_and_soak(world: World) -> None:
     assert world.gates == ["verify", "canary"]
 
 
+def test_a_canary_goes_on_until_enough_searches_are_compared(world: World) -> None:
+    world.reads = 9
+    process = Process(world)
+    process.begin(canary_reads=10)
+    process.until("canary")
+    world.later(3_600)
+    waiting = process.settled()
+    assert (waiting.state, world.watched, world.gates) == ("canary", "m1", ["verify"])
+    assert waiting.trouble == "too few searches have been answered by both"
+    world.reads = 10
+    process.until("soak")
+    assert world.watched == ""
+
+
 def test_without_auto_each_state_waits_for_a_word(world: World) -> None:
     process = Process(world)
     process.begin(auto=False, canary_s=0, soak_s=0)
@@ -162,6 +177,20 @@ def test_without_auto_each_state_waits_for_a_word(world: World) -> None:
     world.later(BOUNDS.grace_s)
     process.until("done")
     assert world.gates == ["verify", "canary"]  # once each
+
+
+@pytest.mark.parametrize("word", [{"wish": "rollback"}, {"paused": True}])
+def test_a_gate_that_nobody_needs_any_more_is_told_so(world: World, word: dict[str, Any]) -> None:
+    world.slow = True
+    process = Process(world)
+    process.begin()
+    process.until("verify")
+    process.tick()
+    assert world.asking.wait(5)
+    process.file.amend("m1", lambda _: word)
+    process.settled()
+    assert world.stopped.wait(5)
+    assert not process.migration.gates
 
 
 def test_while_paused_nothing_goes_on_and_nothing_is_undone(world: World) -> None:
