@@ -12,7 +12,7 @@ from typing import Any
 
 from serve_app.layouts import QUERY_TYPES
 from serve_app.measuring_arguments import add_measuring
-from serve_app.options import MODE_HELP, json_too, port, remote, seconds, share
+from serve_app.options import MODE_HELP, json_too, port, remote, seconds, setting, share
 
 DEFAULT_BUDGET_TOKENS = 2_000
 PORT_WAIT_S = 10.0
@@ -35,6 +35,12 @@ service has"""
 REPAIR_FORM = """\
 Says what a repair would give up; with --yes does it. The service must be stopped. What was damaged is kept below
 DATA/damaged. Deletions and erasures that stood in the damaged part are lost with it."""
+START_FORM = """\
+The new encoder is tried, what is written gets vectors of both, what was written before is embedded by a job, and then
+users come to it by shares, as long as what they find is no worse; else it turns back by itself."""
+SET_HELP = "another option of the section; may be repeated"
+TERM_HELP = "like canary_s=600; may be repeated. What is not said is as the policy `migration` says"
+RUNNER_HELP = "who starts the job that embeds: the service, or somebody else, by memstrata reembed"
 SHARE_HELP = "percent of the budget for a zone; may be repeated; a zone without keeps what it has, or what default has"
 AT_HELP = "state as of this moment (RFC 3339 with offset); else the newest"
 
@@ -67,6 +73,8 @@ def parser() -> argparse.ArgumentParser:
     _context(remote(commands.add_parser("context", help="build a context for a query")))
     layouts = commands.add_parser("layouts", help="how token budgets are shared among the zones of a context")
     _layouts(layouts.add_subparsers(required=True, metavar="action"))
+    migrations = commands.add_parser("migrations", help="change the encoder, the reranker or the compressor, and back")
+    _migrations(migrations.add_subparsers(required=True, metavar="action"))
     _backup(commands.add_parser("backup", help="back a store up", description=BACKUP_FORM))
     _restore(commands.add_parser("restore", help="make a store from a backup, in a new place"))
     _verify(commands.add_parser("verify", help="check whether a store is whole; changes nothing"))
@@ -147,6 +155,36 @@ def _layouts(actions: Any) -> None:
     remove.set_defaults(command="layouts remove")
     for named in (show, change, remove):
         named.add_argument("name", help="name of the layout")
+
+
+def _migrations(actions: Any) -> None:
+    """`actions` as above."""
+    remote(actions.add_parser("list", help="all migrations, oldest first")).set_defaults(command="migrations list")
+    start = remote(actions.add_parser("start", help="begin one", description=START_FORM))
+    start.add_argument("--of", dest="section", choices=("encoder", "reranker", "compressor"), default="encoder")
+    start.add_argument("--model", help="the new model, as the settings name it")
+    start.add_argument("--turns", choices=("contextual", "plain"), help="how turns are written out for the encoder")
+    start.add_argument("--template", help="what a text is put into, with {text}")
+    start.add_argument("--set", action="append", type=setting, metavar="NAME=VALUE", default=[], help=SET_HELP)
+    start.add_argument("--settings", type=Path, metavar="FILE", help="TOML file of settings to take the section from")
+    start.add_argument("--replaces", metavar="VERSION", help="in whose place it comes; else the primary version")
+    start.add_argument("--term", action="append", type=setting, metavar="NAME=VALUE", default=[], help=TERM_HELP)
+    start.add_argument("--runner", choices=("service", "none"), default="service", help=RUNNER_HELP)
+    start.set_defaults(command="migrations start")
+    words = {
+        "show": "one migration, and how far it is",
+        "advance": "go on without waiting",
+        "pause": "rest where it is",
+        "resume": "end the rest",
+        "rollback": "turn back to what served before",
+        "report": "what its gates found",
+    }
+    for word, told in words.items():
+        command = remote(actions.add_parser(word, help=told))
+        command.add_argument("id", help="id of the migration")
+        command.set_defaults(command=f"migrations {word}")
+        if word == "report":
+            command.add_argument("--html", type=Path, metavar="FILE", help="write it as a page, too")
 
 
 def _backup(command: argparse.ArgumentParser) -> None:

@@ -24,6 +24,7 @@ from serve_app import measuring
 from serve_app.arguments import parser
 from serve_app.asgi import AsgiService
 from serve_app.client import layouts as layout_commands
+from serve_app.client import migrations as migration_commands
 from serve_app.client.http import Client
 from serve_app.demo.show import COLOUR, PLAIN, Style, show_context, show_results
 from serve_app.demo.tour import READY_S, Tour, take_tour
@@ -163,6 +164,14 @@ def layouts(args: argparse.Namespace) -> int:
     return 0
 
 
+def migrations(args: argparse.Namespace) -> int:
+    """list, show, start, advance, pause, resume, rollback, report."""
+    with _client(args) as client:
+        result = migration_commands.COMMANDS[args.command](client, args)
+    _finish(args, result, migration_commands.told(result))
+    return 0
+
+
 def of_store(args: argparse.Namespace) -> int:
     """backup, restore, verify, repair: what is done to a store as a whole."""
     from serve_app import store_commands
@@ -193,6 +202,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "search": search,
     "context": context,
     **dict.fromkeys(layout_commands.COMMANDS, layouts),
+    **dict.fromkeys(migration_commands.COMMANDS, migrations),
     "backup": of_store,
     "restore": of_store,
     "verify": of_store,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 PORT_MAX = 65_535
@@ -55,6 +57,17 @@ def share(text: str) -> tuple[str, int]:
     if not (zone and percent.isascii() and percent.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is no share: write one like recent=40")
     return zone, int(percent)
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """A name and its value: a number, true, false, null or a list as JSON has them, else the text itself."""
+    name, mark, value = text.partition("=")
+    if not (name and mark):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting: write one like canary_s=600")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
 
 
 def remote(command: argparse.ArgumentParser, data_help: str = DATA_HELP) -> argparse.ArgumentParser:

@@ -18,6 +18,7 @@ from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
 from serve_app.api.golden import GoldenRoutes
+from serve_app.api.migrations import GatesAlone, MigrationRoutes
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -47,6 +48,7 @@ from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
 from serve_app.migrate.gate import Gates, open_gates
+from serve_app.migrate.migrating import Migrating
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.trials import adopted, resumed, settled_plan
 from serve_app.models.embed import EncoderOptions, open_embedder
@@ -169,7 +171,8 @@ class Service:
         opened.callback(encoders.close)
         self._indexer = Indexer(encoders, meter=metrics)
         self._dual = DualWrite(encoders)
-        migrations = MigrationFile(settings.store_folder, self._clock).read()
+        migration_file = MigrationFile(settings.store_folder, self._clock)
+        migrations = migration_file.read()
         compressors = Compressors(adopted("compressor", settings.compress, migrations), self._open_compressor)
         opened.callback(compressors.close)
         self._measures = SummaryMeasures(compressors, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
@@ -251,8 +254,19 @@ class Service:
         opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
+        migrating = MigrationRoutes(Migrating(migration_file, {}, policies), lambda migration: None, GatesAlone())
         read_only = settings.role == "replica"
-        return Api(routes, admin, GoldenRoutes(golden), keys, operator, metrics, settings.limits, read_only=read_only)
+        return Api(
+            routes,
+            admin,
+            GoldenRoutes(golden),
+            migrating,
+            keys,
+            operator,
+            metrics,
+            settings.limits,
+            read_only=read_only,
+        )
 
     def _start_writing(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import html
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
@@ -36,6 +37,17 @@ class Report(Protocol):
         ...
 
 
+class GatesAlone:
+    """A `Report` of what the gates have said, and no more."""
+
+    def json(self, migration: Migration) -> dict[str, Any]:
+        return {"id": migration.id, "gates": [_shown_gate(one) for one in migration.gates]}
+
+    def page(self, migration: Migration) -> str:
+        text = msgspec.json.format(msgspec.json.encode(self.json(migration))).decode()
+        return f"<!doctype html><meta charset=utf-8><title>{migration.id}</title><pre>{html.escape(text)}</pre>"
+
+
 class MigrationRoutes:
     """The handlers. Each takes the principal and the request, and gives a response or raises."""
 
@@ -43,10 +55,6 @@ class MigrationRoutes:
         self._migrating = migrating
         self._progress = progress
         self._report = report
-        self.advance = self._saying("advance")
-        self.pause = self._saying("pause")
-        self.resume = self._saying("resume")
-        self.rollback = self._saying("rollback")
 
     async def begin(self, who: Principal, request: Request) -> Response:
         who.require_operator(WHO)
@@ -76,13 +84,21 @@ class MigrationRoutes:
             return Response(200, (await asyncio.to_thread(self._report.page, found)).encode(), HTML)
         return json_response(await asyncio.to_thread(self._report.json, found))
 
-    def _saying(self, word: Word) -> Callable[[Principal, Request], Awaitable[Response]]:
-        async def say(who: Principal, request: Request) -> Response:
-            who.require_operator(WHO)
-            said = await asyncio.to_thread(self._migrating.say, request.path[0], word)
-            return json_response(shown_migration(said))
+    async def advance(self, who: Principal, request: Request) -> Response:
+        return await self._said(who, request, "advance")
 
-        return say
+    async def pause(self, who: Principal, request: Request) -> Response:
+        return await self._said(who, request, "pause")
+
+    async def resume(self, who: Principal, request: Request) -> Response:
+        return await self._said(who, request, "resume")
+
+    async def rollback(self, who: Principal, request: Request) -> Response:
+        return await self._said(who, request, "rollback")
+
+    async def _said(self, who: Principal, request: Request, word: Word) -> Response:
+        who.require_operator(WHO)
+        return json_response(shown_migration(await asyncio.to_thread(self._migrating.say, request.path[0], word)))
 
 
 def _wanted(body: MigrationIn) -> Wanted:

@@ -125,6 +125,28 @@ class Client:
     def backups(self) -> list[Json]:
         return list(self._send("/v1/admin/backups", {}, "GET")["backups"])
 
+    def begin_migration(self, body: Json) -> Json:
+        """Raises Refused where one of its kind is running already, or what it is to go to cannot be."""
+        return self._send("/v1/admin/migrations", body)
+
+    def migrations(self) -> Json:
+        return self._send("/v1/admin/migrations", {}, "GET")
+
+    def migration(self, migration: str) -> Json:
+        return self._send(f"/v1/admin/migrations/{quote(migration)}", {}, "GET")
+
+    def guide_migration(self, migration: str, word: str) -> Json:
+        """advance, pause, resume or rollback."""
+        return self._send(f"/v1/admin/migrations/{quote(migration)}:{word}", {})
+
+    def migration_report(self, migration: str) -> Json:
+        return self._send(f"/v1/admin/migrations/{quote(migration)}/report", {}, "GET")
+
+    def migration_page(self, migration: str) -> str:
+        """The same as HTML."""
+        answer = self._asked("GET", f"/v1/admin/migrations/{quote(migration)}/report?format=html", {})
+        return answer.text if answer.is_success else str(_read(answer))
+
     def policy(self, name: str) -> Json:
         return dict(self._send(f"/v1/admin/policies/{quote(name)}", {}, "GET")["policy"])
 
@@ -158,10 +180,13 @@ class Client:
         return self._send("/v1/admin/stats", {}, "GET")
 
     def _send(self, path: str, body: Json, method: str = "POST") -> Json:
+        return _read(self._asked(method, path, body))
+
+    def _asked(self, method: str, path: str, body: Json) -> httpx.Response:
         for tried in range(1, TRIES + 1):
             answer = self._ask(method, path, body, tried)
             if answer is not None and (answer.status_code not in RETRIED or tried == TRIES):
-                return _read(answer)
+                return answer
             time.sleep(_retry_after(answer))
         raise AssertionError("unreachable: the last try gives or raises")
 

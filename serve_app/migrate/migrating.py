@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from serve_app.errors import Conflict, InvalidRequest
+from serve_app.errors import Conflict, InvalidRequest, NotSupported
 from serve_app.migrate.migration_file import Fields, MigrationFile
 from serve_app.migrate.record import Kind, Migration
 from serve_app.migrate.switching import Switch
@@ -39,6 +39,8 @@ class Migrating:
 
     def begin(self, wanted: Wanted) -> Migration:
         """Raises InvalidRequest for what cannot be, MigrationRunning, StorageTrouble."""
+        if wanted.kind not in self._switches:
+            raise NotSupported(f"kind: a service that cannot change its {wanted.kind}")
         terms = _merged(self._policies.of_service(Terms), wanted.terms)
         known = self._switches[wanted.kind].begin(wanted.options, wanted.replaces)
         fields: dict[str, Any] = {"options": dict(wanted.options), "runner": wanted.runner, **known}

@@ -11,12 +11,18 @@ from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Route, table
 from serve_app.api.auth import KeyFile
 from serve_app.api.golden import GoldenRoutes
+from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.routes import Routes
 from serve_app.context.layout import ZONES
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable, Unauthorized
 from tests.api.running import Running, refused
 
-ROUTES: list[Route] = table(object.__new__(Routes), object.__new__(AdminRoutes), object.__new__(GoldenRoutes))
+ROUTES: list[Route] = table(
+    object.__new__(Routes),
+    object.__new__(AdminRoutes),
+    object.__new__(GoldenRoutes),
+    object.__new__(MigrationRoutes),
+)
 DATA_ROUTES = [route for route in ROUTES if not route.template.startswith("/v1/admin")]
 ADMIN_ROUTES = [route for route in ROUTES if route.template.startswith("/v1/admin")]
 
@@ -36,6 +42,7 @@ BODIES: dict[str, Any] = {
     "/v1/embeddings": {"input": "x"},
     "/v1/rerank": {"query": "x", "documents": ["y"]},
     "/v1/admin/maintenance": {"action": "fold"},
+    "/v1/admin/migrations": {"encoder": {"model": "hash"}},
     "/v1/admin/keys": {"role": "app"},
 }
 
@@ -123,6 +130,12 @@ def test_admin_routes_answer_admins(service: Running, route: Route, role: str) -
     answer = service.call(route.method, **arguments(route), key=service.make_key(role=role))
     if (route.method, route.template) == ("POST", "/v1/admin/backups"):  # an operator's, and this service has no place
         refused(answer, *((403, "forbidden") if role == "admin" else (422, "invalid_request")))
+    elif "migrations" in route.template and role == "admin":  # what serves is the service's
+        refused(answer, 403, "forbidden")
+    elif "{migration_id}" in route.template:
+        refused(answer, 404, "not_found")
+    elif (route.method, route.template) == ("POST", "/v1/admin/migrations"):  # to what serves already
+        assert answer.status_code == 422
     else:
         assert answer.status_code in (200, 201) or route.method == "DELETE"
 
