@@ -180,7 +180,7 @@ def decided(found: Figures | None, counts: Counts, terms: Terms) -> tuple[Verdic
         return "failed", tuple(failures)
     if doubts := _doubts(found, counts, terms):
         return "undecided", tuple(doubts)
-    return "passed", (_told(found.overall, found.k),)
+    return "passed", _passed(found, terms)
 
 
 def _weighed(rows: Iterable[Row], terms: Terms) -> list[Row]:
@@ -217,6 +217,13 @@ def _doubts(found: Figures, counts: Counts, terms: Terms) -> list[str]:
     if (found.target.lacking - found.base.lacking) > LACKING_MORE * asked:
         doubts.append(f"{found.target.lacking} of {asked} answers of the target lacked something, see the figures")
     return doubts
+
+
+def _passed(found: Figures, terms: Terms) -> tuple[str, ...]:
+    told = _told(found.overall, found.k)
+    if found.overall.difference < -terms.loss:
+        told += f": chance explains the loss, and surely less than {terms.tenant_loss:.3f} is lost"
+    return told, f"mean reciprocal rank {found.target.mrr:.3f} against {found.base.mrr:.3f}"
 
 
 def _told(row: Row, k: int) -> str:

@@ -72,8 +72,8 @@ class Judge:
         if self._model is not None:
             return _first(list(pool), self._asked(self._model, query, pool))
         scores = by_words(query, pool)
-        held = scores > 0
-        return _first([seq for seq, holds in zip(pool, held.tolist(), strict=True) if holds], scores[held])
+        sharing = {seq for seq, score in zip(pool, scores.tolist(), strict=True) if score > 0}
+        return _first(list(pool), scores) & sharing
 
     def _asked(self, model: Model, query: str, pool: Mapping[int, str]) -> Scores:
         texts = [text[:TEXT_CHARACTERS] for text in pool.values()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,14 @@ class Broken(HashEmbedder):
     """Each text has the vectors of nothing that it says, though the same ones each time."""
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Encodings:
-        return super().encode([hashlib.sha256(text.encode()).hexdigest() for text in texts], tokens=tokens)
+        whole = super().encode(texts, tokens=tokens)
+        held = None if whole.tokens is None else list(map(_shuffled, whole.tokens, texts))
+        return Encodings(np.stack(list(map(_shuffled, whole.vectors, texts))), whole.counts, held)
+
+
+def _shuffled(rows: Any, text: str) -> Any:
+    random = np.random.default_rng(zlib.crc32(text.encode()))
+    return rows[..., random.permutation(rows.shape[-1])]
 
 
 def opened(broken: bool) -> Any:
@@ -48,7 +55,7 @@ def two_versions(folder: Path, *, broken: bool = False, **sections: Any) -> Runn
 
 def fill(running: Running, user: str, turns: int = 60, golden: int = 24, key: str = "") -> None:
     """Turns that each name a thing, and golden queries that name it by a longer word, which no stemmer knows."""
-    first = sum(ord(letter) for letter in user) * 1_000
+    first = first_of(user)
     running.append(user, "s", MIXED, wait="indexed", key=key)
     said = [
         {"id": f"t{at}", "role": "user", "content": f"yesterday {word(first + at)} stood by {word(first + at + 500)}"}
@@ -65,6 +72,11 @@ def fill(running: Running, user: str, turns: int = 60, golden: int = 24, key: st
         running.ok("POST", "/v1/golden", json=body, key=key)
 
 
+def first_of(user: str) -> int:
+    """The number of the user's first word: no two users share any."""
+    return sum(map(ord, user)) * 1_000
+
+
 def asked(number: int) -> str:
     return f"{word(number)}q?"
 
@@ -72,7 +84,3 @@ def asked(number: int) -> str:
 def migration(**terms: Any) -> Migration:
     wanted = {"k": 5, "queries_min": 20, "loss": 0.05} | terms
     return Migration("m-1", "embedding", "verify", 0, Terms(**wanted), base=BASE, target=TARGET)
-
-
-def vectors_of(text: str) -> np.ndarray:
-    return HashEmbedder(256).embed([text])[0]
