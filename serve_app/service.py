@@ -47,9 +47,11 @@ from serve_app.memory.rerankers import Rerankers
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
+from serve_app.migrate.compressed import open_compressor_gates
 from serve_app.migrate.gate import Gates, open_gates
 from serve_app.migrate.migrating import Migrating
 from serve_app.migrate.migration_file import MigrationFile
+from serve_app.migrate.reranked import open_reranker_gates
 from serve_app.migrate.trials import adopted, resumed, settled_plan
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
@@ -234,6 +236,13 @@ class Service:
             self._writers, encoders, golden_files, self._searches, serving, rerankers.model, self._clock
         )
         opened.callback(self.gates.close)
+        self.reranker_gates = open_reranker_gates(
+            self.gates, self._writers, encoders, serving, self._clock, settings.prices
+        )
+        self.compressor_gates = open_compressor_gates(
+            compressors, self._writers, golden_files, tokenizer, self._clock, settings.prices
+        )
+        self.serving, self.rerankers, self.compressors = serving, rerankers, compressors
         serving.searched = self.gates.shadow.searched
         metrics.watch(Gauges(self.gates.gauges))
         metrics.watch(Gauges(self._gauges))

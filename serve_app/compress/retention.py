@@ -64,7 +64,7 @@ def measured(compressor: Compresses, tokenizer: Tokenizer, deadline_s: float) ->
     """Dialogue by dialogue, so that whoever asks may rest between them."""
     for dialogue in held_out():
         target = max(1, round(SHARE * sum(tokenizer.count(one.content) for one in dialogue.turns)))
-        made = compressor.compress(_turns(dialogue), target, tokenizer, deadline_s)
+        made = compressor.compress(turns_of(dialogue), target, tokenizer, deadline_s)
         yield kept_in(made.text, dialogue)
 
 
@@ -74,7 +74,8 @@ def kept_in(text: str, dialogue: Dialogue) -> Kept:
     return Kept(sum(found), len(found))
 
 
-def _turns(dialogue: Dialogue) -> list[Turn]:
+def turns_of(dialogue: Dialogue) -> list[Turn]:
+    """As they would be stored."""
     return [
         Turn(f"{dialogue.id}-{number}", dialogue.id, one.role, one.content, number, at, at, rev=number)
         for number, one in enumerate(dialogue.turns, 1)

@@ -74,12 +74,18 @@ class Gates:
         return self.over(migration, state, sides_of(migration, self._serving), stopped)
 
     def over(
-        self, migration: Migration, state: State, sides: Sides, stopped: Callable[[], bool] = _never
+        self,
+        migration: Migration,
+        state: State,
+        sides: Sides,
+        stopped: Callable[[], bool] = _never,
+        *,
+        judged: bool = True,
     ) -> Gate | None:
-        """The same of any two sides."""
+        """The same of any two sides; not `judged`: of golden queries alone."""
         sides = Sides(background(sides.base), background(sides.target), sides.alone)
         terms, began = migration.terms, time.monotonic()
-        queries = self._queries(migration, state)
+        queries = self.queries(migration, state, judged=judged)
         results: Counter[Result] = Counter()
         lacked = [0, 0]
         found: list[Told] = []
@@ -94,8 +100,8 @@ class Gates:
             found += [] if outcome.told is None else [outcome.told]
             time.sleep(min(REST_S_MAX, self._rest_share * (time.monotonic() - asked)))
         self.progress = len(queries), len(queries)
-        shadow = self.shadow.figures() if state == "canary" else NOTHING_READ
-        found += self.shadow.told() if state == "canary" else []
+        shadow = self.shadow.figures() if state == "canary" and judged else NOTHING_READ
+        found += self.shadow.told() if state == "canary" and judged else []
         counts = _counts(len(queries), results, found)
         seconds = time.monotonic() - began
         made = figures(
@@ -130,15 +136,15 @@ class Gates:
         yield "memstrata_gate_recall_target", "Recall@K of what is to serve, in the last gate.", of_target
         yield from self.shadow.gauges()
 
-    def _queries(self, migration: Migration, state: State) -> list[Historical]:
-        """Sorted by owner: each one's memory is loaded once."""
+    def queries(self, migration: Migration, state: State, *, judged: bool = True) -> list[Historical]:
+        """What a gate asks, sorted by owner: each one's memory is loaded once."""
         among: Callable[[Owner], bool] = lambda owner: True  # noqa: E731
         if state == "canary":
             share = migration.terms.canary_share
             among = lambda owner: drawn(migration.id, owner.key) < share  # noqa: E731
         logged = {
             tenant: {name: one for name, one in kept.items() if among(one.owner)}
-            for tenant, kept in self._searches.consented().items()
+            for tenant, kept in (self._searches.consented() if judged else {}).items()
         }
         counts = {tenant: len(self._golden_of(tenant, among)) for tenant in self._golden.tenants()}
         logged_counts = {tenant: len(kept) for tenant, kept in logged.items()}

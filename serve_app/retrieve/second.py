@@ -93,9 +93,12 @@ class SecondStage:
     def names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self._rerankers.values())
 
-    def apart(self, deadline_s: float) -> SecondStage:
-        """The same rerankers for who asks in the background: not counted, not remembered, with faults of their own."""
-        return SecondStage(self._rerankers, None, deadline_s, self.late, self._rest_s, self._clock)
+    def apart(self, deadline_s: float | None = None, meter: RerankMeter | None = None) -> SecondStage:
+        """The same rerankers for who asks in the background: not counted with the others, not remembered, with faults
+        of their own. Without a deadline of its own it has that of searches.
+        """
+        limit_s = self._deadline_s if deadline_s is None else deadline_s
+        return SecondStage(self._rerankers, meter, limit_s, self.late, self._rest_s, self._clock)
 
     def ordered(self, found: Sequence[Found], clues: Clues | None, question: Question) -> Ordered:
         """`found`: the first stage's, best first, of whose beginning the clues are."""
