@@ -29,6 +29,7 @@ from serve_app.memory.compressors import Compressors
 from serve_app.memory.making import summary_of
 from serve_app.migrate.in_force import named
 from serve_app.migrate.record import Gate, Migration, State, Terms
+from serve_app.migrate.report import NO_FIGURE, Table
 from serve_app.migrate.sessions import Sampling, Session
 from serve_app.observe.costs import HOUR_S, MILLION, PriceOptions
 from serve_app.ports import Tokenizer
@@ -149,7 +150,8 @@ class CompressorGates:
         if made is None:
             return None
         verdict, reasons = decided(made, migration.terms)
-        return Gate(state, verdict, self._clock(), reasons, msgspec.to_builtins(made))
+        figures = msgspec.to_builtins(made) | {"tables": [msgspec.to_builtins(told_as_table(made))]}
+        return Gate(state, verdict, self._clock(), reasons, figures)
 
     def _compared(
         self, migration: Migration, sessions: Iterator[Session], stopped: Callable[[], bool]
@@ -278,6 +280,30 @@ def decided(made: CompressorFigures, terms: Terms) -> tuple[Verdict, tuple[str, 
     if target.degraded - base.degraded > DEGRADED_MORE * made_in_all:
         return "undecided", (f"{target.degraded} of {made_in_all} summaries were made without its models",)
     return "passed", (_told("what must be kept of packaged dialogues", base.retention, target.retention, made.bound),)
+
+
+def told_as_table(made: CompressorFigures) -> Table:
+    """For the report. Pure."""
+    shown = (
+        (f"Kept of what must be, {made.dialogues} dialogues ({made.bound})", "retention"),
+        (f"Standing of what binds, {made.sessions} sessions ({made.bound_own})", "standing"),
+        (f"Golden turns in contexts ({made.golden})", "shown"),
+        ("Most that two summaries of one conversation differ", "drift"),
+        ("Longer than they may be", "over_target"),
+        ("Made without models that were asked", "degraded"),
+        ("Tokens, p50", "tokens_p50"),
+        ("Tokens, p95", "tokens_p95"),
+        ("Milliseconds, p50", "ms_p50"),
+        ("Milliseconds, p95", "ms_p95"),
+        ("Cost of a thousand, by [prices], else seconds", "cost"),
+    )
+    rows = tuple((title, *(_cell(getattr(side, name)) for side in (made.base, made.target))) for title, name in shown)
+    note = f"base: {made.base.name}; target: {made.target.name}; the two differ by {made.apart:.3f} in the mean"
+    return Table("Summaries", ("", "base", "target"), rows, note)
+
+
+def _cell(value: float | None) -> str:
+    return NO_FIGURE if value is None else f"{value:g}"
 
 
 def _lost(what: str, base: float | None, target: float | None, loss: float, of: int) -> list[str]:

@@ -24,6 +24,7 @@ from serve_app.migrate.figures import DIGITS
 from serve_app.migrate.gate import REST_S_MAX, REST_SHARE, Gates
 from serve_app.migrate.pairs import Sides
 from serve_app.migrate.record import Gate, Migration, State
+from serve_app.migrate.report import Table
 from serve_app.migrate.sampling import Historical
 from serve_app.observe.costs import HOUR_S, PriceOptions
 from serve_app.placement import shard_of
@@ -139,13 +140,27 @@ def _with(gate: Gate, timed: tuple[Timed, Timed] | None) -> Gate:
     if timed is None:
         return gate
     base, target = timed
-    figures = gate.figures | {"rerank": {"base": msgspec.to_builtins(base), "target": msgspec.to_builtins(target)}}
+    both = {"base": msgspec.to_builtins(base), "target": msgspec.to_builtins(target)}
+    figures = gate.figures | {"rerank": both, "tables": [msgspec.to_builtins(told_as_table(base, target))]}
     gate = replace(gate, figures=figures)
     if target.failing - base.failing <= FAILING_MORE * target.asked:
         return gate
     why = f"{target.failing} of {target.asked} searches went without an opinion of the new reranker"
     reasons = (why, *gate.reasons) if gate.verdict == "failed" else (why,)
     return replace(gate, verdict="failed", reasons=reasons)
+
+
+def told_as_table(base: Timed, target: Timed) -> Table:
+    """For the report. Pure."""
+    rows = [
+        ("Milliseconds of the second stage, p50", f"{base.p50:g}", f"{target.p50:g}"),
+        ("Milliseconds of the second stage, p95", f"{base.p95:g}", f"{target.p95:g}"),
+        ("Searches timed", f"{base.asked}", f"{target.asked}"),
+        ("Searches without an opinion", f"{base.failing}", f"{target.failing}"),
+        ("Cost of a thousand, by [prices], else seconds", f"{base.cost:g}", f"{target.cost:g}"),
+    ]
+    names = (" + ".join(one.names) or "none" for one in (base, target))
+    return Table("The second stage", ("", "base", "target"), (("Rerankers", *names), *rows))
 
 
 def open_reranker_gates(

@@ -16,7 +16,9 @@ from serve_app.core import Owner, Turn
 from serve_app.memory.compressors import Compressors, Opened
 from serve_app.memory.configurations import set_in
 from serve_app.migrate.compressed import CompressorFigures, CompressorGates, decided
+from serve_app.migrate.page import page
 from serve_app.migrate.record import Gate, Migration, State, Terms
+from serve_app.migrate.report import of_migration
 from serve_app.migrate.sessions import Sampling
 from serve_app.migrate.trials import CompressorTrials
 from serve_app.models.summarise import CompressOptions
@@ -137,6 +139,9 @@ def test_the_same_again_passes_and_says_what_it_was_asked_on(place: Place) -> No
     assert made.base.standing == made.target.standing == 1.0
     assert made.base.shown == made.target.shown == 1.0
     assert made.base.retention == made.target.retention > 0.9
+    told = page(of_migration(Migration("m1", "compressor", "verify", 0, Terms(), gates=(gate,), names=("new",))))
+    assert "Standing of what binds, 6 sessions" in told
+    assert "allergic" not in told
     assert "allergic" not in msgspec.json.encode(gate).decode()
     assert "user-" not in msgspec.json.encode(gate).decode()
 

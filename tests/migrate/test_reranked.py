@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from serve_app.memory.configurations import set_in
 from serve_app.memory.reranking import RerankOptions
+from serve_app.migrate.page import page
 from serve_app.migrate.record import Gate, Migration, State, Terms
+from serve_app.migrate.report import of_migration
 from serve_app.migrate.trials import RerankerTrials
 from serve_app.models.rerank import CrossEncoding, ModelOptions
 from serve_app.routing import drawn
@@ -77,6 +79,8 @@ def test_an_equal_one_passes_and_is_timed(running: Running) -> None:
     assert base["failing"] == target["failing"] == 0
     assert 0 < target["p50"] <= target["p95"]
     assert target["cost"] > 0
+    told = page(of_migration(Migration("m1", "reranker", "verify", 0, Terms(), gates=(gate,), names=("late",))))
+    assert "Milliseconds of the second stage, p95" in told
 
 
 def test_one_that_finds_less_fails(running: Running) -> None:
