@@ -18,7 +18,7 @@ from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
 from serve_app.api.golden import GoldenRoutes
-from serve_app.api.migrations import GatesAlone, MigrationRoutes
+from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
@@ -51,6 +51,7 @@ from serve_app.migrate.compressed import open_compressor_gates
 from serve_app.migrate.gate import Gates, open_gates
 from serve_app.migrate.migrating import Migrating
 from serve_app.migrate.migration_file import MigrationFile
+from serve_app.migrate.page import Pages
 from serve_app.migrate.reranked import open_reranker_gates
 from serve_app.migrate.trials import adopted, resumed, settled_plan
 from serve_app.models.embed import EncoderOptions, open_embedder
@@ -263,7 +264,7 @@ class Service:
         opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
-        migrating = MigrationRoutes(Migrating(migration_file, {}, policies), lambda migration: None, GatesAlone())
+        migrating = MigrationRoutes(Migrating(migration_file, {}, policies), lambda migration: None, Pages())
         read_only = settings.role == "replica"
         return Api(
             routes,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -35,17 +34,6 @@ class Report(Protocol):
     def page(self, migration: Migration) -> str:
         """The same for people, as HTML without scripts."""
         ...
-
-
-class GatesAlone:
-    """A `Report` of what the gates have said, and no more."""
-
-    def json(self, migration: Migration) -> dict[str, Any]:
-        return {"id": migration.id, "gates": [_shown_gate(one) for one in migration.gates]}
-
-    def page(self, migration: Migration) -> str:
-        text = msgspec.json.format(msgspec.json.encode(self.json(migration))).decode()
-        return f"<!doctype html><meta charset=utf-8><title>{migration.id}</title><pre>{html.escape(text)}</pre>"
 
 
 class MigrationRoutes:

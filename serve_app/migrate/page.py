@@ -13,11 +13,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from serve_app.migrate.report import Plot, Report, Section, Table
+from serve_app.migrate.record import Migration
+from serve_app.migrate.report import Plot, Report, Section, Table, of_migration, shown
 
 DRAW_S: Final = 60.0
 """All plots of a page must be drawn by then."""
@@ -51,6 +52,16 @@ def page(report: Report, draw: Draw | None = None) -> str:
         f"<style>\n{_style()}</style>\n</head>\n<body>\n<main>\n{_head(report)}{_said(lacking)}{sections}\n"
         f"</main>\n</body>\n</html>\n"
     )
+
+
+class Pages:
+    """The report of a migration, for programs and for people. Blocking."""
+
+    def json(self, migration: Migration) -> dict[str, Any]:
+        return shown(migration)
+
+    def page(self, migration: Migration) -> str:
+        return page(of_migration(migration))
 
 
 def drawn_apart(plots: Sequence[Plot]) -> list[str]:
