@@ -190,7 +190,7 @@ def scan(source: Source, piece: Stretch, levels: Mapping[str, PrivacyLevel]) -> 
     """How many rows of the stretch hold somebody's words, and what is found in them."""
     rows, found = 0, Counter[Finding]()
     columns = ["owner", "kind", "body", *(["tier"] if piece.root == TABLES else [])]
-    for part in StoredTable(source, piece.shard, piece.root).ranges(piece.first, piece.last, tuple(TYPES), columns):
+    for part in StoredTable(source, piece.shard, piece.root).ranges(piece.first, piece.last, columns, tuple(TYPES)):
         for row in part.to_pylist():
             if piece.root == TABLES and row["kind"] == "turn" and row["tier"] == COLD:
                 continue  # a stub: what it stands for is in the cold table

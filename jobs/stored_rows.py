@@ -7,7 +7,7 @@ and the range is read again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -18,9 +18,11 @@ from serve_app.errors import NotFound, StoreUnavailable
 from serve_app.stores.lance_followed import FollowedColdTable
 from serve_app.stores.table import LanceTable
 from serve_app.stores.table_reader import TableReader
+from serve_app.stores.vector_table import VectorTableAsItIs
 
 T = TypeVar("T")
 
+Columns = Sequence[str] | Mapping[str, str]
 Root = Literal["tables", "cold"]
 
 RANGE_SEQS: Final = 256
@@ -65,7 +67,7 @@ def stretches(ends: Sequence[int], roots: Sequence[Root] = (TABLES, COLD)) -> li
 
 def folded_seqs(source: Source, shards: int) -> list[int]:
     """Of each shard the seq up to which its log is in the tables; 0 where it has none yet."""
-    return [_folded_seq(StoredTable(source, shard, TABLES)) for shard in range(shards)]
+    return [_folded_seq(StoredTable(source, shard)) for shard in range(shards)]
 
 
 def _folded_seq(table: StoredTable) -> int:
@@ -78,16 +80,25 @@ def _folded_seq(table: StoredTable) -> int:
 class StoredTable:
     """One table. Not thread-safe."""
 
-    def __init__(self, source: Source, shard: int, root: Root, pause_s: float = READ_PAUSE_S) -> None:
+    def __init__(
+        self,
+        source: Source,
+        shard: int,
+        root: Root = TABLES,
+        version: EmbeddingVersion | None = None,
+        pause_s: float = READ_PAUSE_S,
+    ) -> None:
+        """With `version` the table of the vectors that lie beside."""
         self._source, self._shard, self._root, self._pause_s = source, shard, root, pause_s
+        self._version = version
         self._opened: LanceTable | None = None
 
-    def ranges(self, first: int, last: int, kinds: Sequence[str], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of these kinds, a bounded number at a time, in order; nothing where there is no such table."""
+    def ranges(self, first: int, last: int, columns: Columns, kinds: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """As `LanceTable.between`, a bounded number of rows at a time; nothing where there is no such table."""
         for start in range(first, last + 1, RANGE_SEQS):
             end = min(start + RANGE_SEQS - 1, last)
             try:
-                yield self.read(lambda one, start=start, end=end: one.between(start, end, kinds, columns))  # type: ignore[misc]
+                yield self.read(lambda one, start=start, end=end: one.between(start, end, columns, kinds))  # type: ignore[misc]
             except NotFound:
                 return
 
@@ -107,6 +118,8 @@ class StoredTable:
 
     def _open(self) -> LanceTable:
         layout, name = self._source.layout, table_name(self._shard)
+        if self._version is not None:
+            return VectorTableAsItIs(layout.tables[TABLES], name, self._version, layout.options)
         if self._root == TABLES:
             return TableReader(layout.tables[TABLES], name, self._source.versions, layout.options)
         cold = FollowedColdTable(layout.tables[COLD], name, layout.options_of(COLD))

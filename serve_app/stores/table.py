@@ -242,10 +242,22 @@ class LanceTable(ABC):
             found += rows.sort_by("seq")["body"].to_pylist()
         return [msgspec.msgpack.decode(body, type=Turn) for body in found]
 
-    def between(self, first: int, last: int, kinds: Sequence[str], columns: Sequence[str]) -> pa.Table:
-        """Rows of these kinds with `first <= seq <= last`, whoever's they are, in order of their keys."""
-        within = every(col("seq") >= lit(first), col("seq") <= lit(last), col("kind").isin(list(kinds)))
-        return self._scan(within, list(dict.fromkeys(["row", *columns]))).sort_by("row")
+    def has_column(self, name: str) -> bool:
+        with translated():
+            return name in self._table.schema.names
+
+    def between(
+        self, first: int, last: int, columns: Sequence[str] | Mapping[str, str], kinds: Sequence[str] = ()
+    ) -> pa.Table:
+        """Rows with `first <= seq <= last`, whoever's they are, in order of their keys; of these kinds if any are named.
+
+        `columns` by name, or each with the expression that it is to hold.
+        """
+        within = every(col("seq") >= lit(first), col("seq") <= lit(last))
+        where = every(within, col("kind").isin(list(kinds))) if kinds else within
+        named = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+        query = self._table.search().where(where).select({"row": "row"} | named).limit(LOAD_ROWS_MAX)
+        return self._read(query.to_arrow).sort_by("row")
 
     def _holding(self, where: Where) -> Where:
         """Narrowed to the rows of turns whose content is in this table."""

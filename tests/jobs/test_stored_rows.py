@@ -33,11 +33,11 @@ def test_what_a_service_has_folded_is_read_in_order_whoever_it_is(tmp_path):
     source = Source(load_settings(tmp_path / "data").layout)
     ends = folded_seqs(source, 2)
     seqs = [
-        [seq for part in warm(source, shard).ranges(0, end, ["turn"], ["seq"]) for seq in part["seq"].to_pylist()]
+        [seq for part in warm(source, shard).ranges(0, end, ["seq"], ["turn"]) for seq in part["seq"].to_pylist()]
         for shard, end in enumerate(ends)
     ]
     assert sum(map(len, seqs)) == RANGE_SEQS + 20
     assert all(one == sorted(one) for one in seqs)
-    cold = StoredTable(source, 0, "cold").ranges(0, 100, ["turn"], ["seq"])
+    cold = StoredTable(source, 0, "cold").ranges(0, 100, ["seq"])
     assert [part.num_rows for part in cold] == []
     running.stop()
