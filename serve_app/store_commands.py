@@ -24,7 +24,7 @@ from serve_app.backup import catalogue, repair
 from serve_app.backup.compare import compare
 from serve_app.backup.copying import Pace
 from serve_app.backup.findings import Report
-from serve_app.backup.layout import TABLES, Layout, log_folder, table_name
+from serve_app.backup.layout import Layout, log_folder, table_name
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.plan import plan
 from serve_app.backup.restore import Restorer, choose, until
@@ -38,7 +38,6 @@ from serve_app.stores.addresses import given_address
 from serve_app.stores.folder_lock import lock_folder
 from serve_app.stores.places import DiskPlace, open_place
 from serve_app.stores.segments_object import open_segments
-from serve_app.stores.table_reader import TableReader
 from serve_app.write.commit import microseconds
 
 KEY_FILE = "admin.key"
@@ -240,7 +239,7 @@ def _compare_with_service(stats: dict[str, Any], layout: Layout, report: Report)
     """The service has read at least what the store holds: its state is taken after the store was looked at."""
     shape = layout.shape()
     for line in stats["shards"]:
-        reader = TableReader(layout.tables[TABLES], table_name(line["shard"]), shape.versions, layout.options)
+        reader = layout.reader(shape, line["shard"])
         if line["folded_seq"] > reader.folded_seq():
             report.fault("memory", line["shard"], "the service believes that more is folded than the table holds")
         if line["seq"] < line["folded_seq"]:
@@ -287,7 +286,7 @@ def _repair(layout: Layout, only: int | None, do: bool) -> Done:
     lines: list[dict[str, Any]] = []
     for number in range(shape.shards) if only is None else [only]:
         segments = open_segments(f"{layout.log_uri}/{log_folder(number)}", layout.options)
-        reader = TableReader(layout.tables[TABLES], table_name(number), shape.versions, layout.options)
+        reader = layout.reader(shape, number)
         changes = repair.work_out(segments, reader.folded_seq())
         if do:
             repair.apply(segments, changes, DiskPlace(layout.folder), f"{DAMAGED}/{table_name(number)}")

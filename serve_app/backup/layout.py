@@ -10,9 +10,12 @@ from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
 from serve_app.stores.golden_file import GOLDEN_FOLDER
 from serve_app.stores.places import DiskPlace, Place, open_place
+from serve_app.stores.table_reader import TableReader
+from serve_app.stores.vector_table import beside_name
 
 STORE_FILE = "store.json"
-SMALL_FILES = (STORE_FILE, "keys.json", "policies.json", "layouts.json", "migrations.json")
+MIGRATIONS_FILE = "migrations.json"
+SMALL_FILES = (STORE_FILE, "keys.json", "policies.json", "layouts.json", MIGRATIONS_FILE)
 """What a backup takes from the data folder itself: identity, hashes of keys (no key itself), policies, layouts, and how
 far migrations are."""
 
@@ -83,6 +86,13 @@ class Layout(msgspec.Struct, frozen=True):
         except msgspec.DecodeError as error:
             raise InvalidRequest(f"{self.folder / STORE_FILE} does not describe a store: {error}") from error
 
+    def reader(self, shape: Shape, shard: int) -> TableReader:
+        """A shard's table as it is now, with what lies beside it. Raises NotFound, StorageTrouble."""
+        found = TableReader(self.tables[TABLES], table_name(shard), shape.inline, self.options)
+        for version in shape.beside:
+            found.hold_beside(version)
+        return found
+
     def place(self, root: str) -> Place:
         """Of the log or of a root of tables."""
         return open_place(self.log_uri if root == LOG else self.tables[root], self.options_of(root))
@@ -104,5 +114,7 @@ def table_name(shard: int) -> str:
     return f"shard-{shard:04d}"
 
 
-def table_folder(shard: int) -> str:
-    return f"{table_name(shard)}.lance"
+def table_folder(shard: int, version: str | None = None) -> str:
+    """Of the shard's own table, or of that of the vectors of a version that lies beside."""
+    name = table_name(shard)
+    return f"{name if version is None else beside_name(name, version)}.lance"

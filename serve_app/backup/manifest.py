@@ -2,6 +2,7 @@
 
     <uri>/<backup id>/begun.json        kind, base, when; written first
     <uri>/<backup id>/files/...         what this backup has copied itself
+    <uri>/<backup id>/shards/first.json what the store was, and how far its migrations, before a shard was copied
     <uri>/<backup id>/shards/0003.json  a shard that is copied whole; a backup that is taken up again keeps it
     <uri>/<backup id>/manifest.json     everything, written last: without it the backup is not finished
 
@@ -55,7 +56,7 @@ class HeldSegment(msgspec.Struct, frozen=True):
 
 
 class HeldTable(msgspec.Struct, frozen=True):
-    """One version of a table."""
+    """One version of a table. A root has several of a shard where vectors lie beside."""
 
     root: str
     version: int
@@ -79,6 +80,13 @@ class HeldShard(msgspec.Struct, frozen=True):
     @property
     def files(self) -> list[HeldFile]:
         return [file for table in self.tables for file in table.files] + [one.file for one in self.segments]
+
+
+class First(msgspec.Struct, frozen=True):
+    """What stood in the store before its first shard was copied: what it is, and how far its migrations were."""
+
+    shape: Shape
+    migrations: HeldFile | None = None
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -146,6 +154,10 @@ def begun_by_id(backup: str) -> Begun | None:
         return None
     kind: Kind = "full" if match["kind"] == "full" else "incremental"
     return Begun(backup, kind, None, "", int(moment.timestamp() * SECOND_US))
+
+
+def first_file(backup: str) -> str:
+    return f"{backup}/{SHARDS}/first.json"
 
 
 def shard_file(backup: str, number: int) -> str:

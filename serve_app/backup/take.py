@@ -3,18 +3,20 @@
 Per shard, while the writer goes on:
 
     1. hold       neither table files nor segments are removed from here on; appends and merges go on
-    2. version    the newest version of each table, and its watermark
+    2. version    the newest version of each table, and its watermark, between two folds
     3. log        every segment with entries after the watermark is copied; segments are let go again
     4. files      what that version names is copied; table files are let go again
 
 What an earlier backup of the chain holds already is named and not copied: none of these files ever changes. Done
-shard by shard; a backup that was stopped is taken up at the shard where it was.
+shard by shard; a backup that was stopped is taken up at the shard where it was. How far migrations are is copied
+before the first shard: one that goes on from there finds all that it has done, or more. A migration that changes which
+versions the store has meanwhile makes the backup fail: taken up again, it begins anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -22,10 +24,12 @@ import msgspec
 from serve_app.backup.copying import Pace, checksum, copy
 from serve_app.backup.layout import (
     LOG,
+    MIGRATIONS_FILE,
     SMALL_FILES,
     SMALL_FOLDERS,
     TABLES,
     Layout,
+    Shape,
     log_folder,
     table_folder,
     table_name,
@@ -37,11 +41,13 @@ from serve_app.backup.manifest import (
     MANIFEST,
     SHARDS,
     Begun,
+    First,
     HeldFile,
     HeldSegment,
     HeldShard,
     HeldTable,
     Manifest,
+    first_file,
     shard_file,
 )
 from serve_app.errors import LogDamaged, NotFound, StoreUnavailable
@@ -66,6 +72,10 @@ class Holds(Protocol):
 
     def segments(self, shard: int) -> AbstractContextManager[object]: ...
 
+    def folds(self, shard: int) -> AbstractContextManager[object]:
+        """None is under way inside: the tables of the shard are of one moment."""
+        ...
+
 
 class NobodyWrites:
     """Of a store without a service: nothing is removed anyway."""
@@ -73,7 +83,7 @@ class NobodyWrites:
     def files(self, shard: int) -> AbstractContextManager[object]:
         return nullcontext()
 
-    segments = files
+    segments = folds = files
 
 
 class ShardHolds:
@@ -93,6 +103,9 @@ class ShardHolds:
         assert isinstance(log, ShardLog), "who follows a log takes no backups"
         return log.hold.holding()
 
+    def folds(self, shard: int) -> AbstractContextManager[object]:
+        return self._shards[shard].merging
+
 
 class Found(NamedTuple):
     """A segment of the log as it was read."""
@@ -102,7 +115,10 @@ class Found(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A version of a table: its files with their paths below the root, and the seq up to which it holds the log."""
+    """A version of a table: its files with their paths below the root, and the seq up to which it holds the log.
+
+    0 of what is no shard's own table.
+    """
 
     root: str
     version: int
@@ -134,14 +150,30 @@ class Taker:
         shape = self._layout.shape()
         self._put_json(f"{begun.id}/{BEGUN}", begun)
         kept = {blob.path for blob in self._target.list(f"{begun.id}/{SHARDS}")}
+        first = self._first(begun.id, shape, kept)
+        if first is None:
+            kept, first = set(), self._begin(begun.id, shape)
         shards = []
         for number in range(shape.shards):
             shards.append(self._shard(begun, base, number, kept))
             done(number + 1)
-        small = tuple(self._small_files(begun.id))
+        small = tuple(self._small_files(begun.id, first))
+        if self._layout.shape() != shape:
+            raise StoreUnavailable("a migration changed the store's versions while it was copied; back it up again")
         manifest = Manifest(FORMAT, begun, self._clock(), shape, small, tuple(shards))
         self._put_json(f"{begun.id}/{MANIFEST}", manifest)
         return manifest
+
+    def _first(self, backup: str, shape: Shape, kept: set[str]) -> First | None:
+        """As this backup began; None where it did not, or where the store is another since."""
+        path = first_file(backup)
+        first = msgspec.json.decode(read(self._target, path), type=First) if path in kept else None
+        return first if first is not None and first.shape == shape else None
+
+    def _begin(self, backup: str, shape: Shape) -> First:
+        first = First(shape, self._small_file(backup, MIGRATIONS_FILE))
+        self._put_json(first_file(backup), first)
+        return first
 
     def _shard(self, begun: Begun, base: Manifest | None, number: int, kept: set[str]) -> HeldShard:
         """As it was copied before this backup was taken up again, or copied now."""
@@ -165,7 +197,8 @@ class Taker:
     def _copied_shard(self, backup: str, base: HeldShard | None, number: int) -> HeldShard:
         with self._holds.files(number):
             with self._holds.segments(number):
-                tables = list(self._newest_tables(number))
+                with self._holds.folds(number):
+                    tables = list(self._newest_tables(number))
                 folded_seq = tables[0].folded_seq
                 found, folded_at = self._log_after(number, folded_seq)
                 listed_at = self._clock()
@@ -178,24 +211,30 @@ class Taker:
 
     def _newest_tables(self, number: int) -> Iterable[Table]:
         """Warm first: what moves from there to another root meanwhile is in both then, as after a crash."""
-        versions = self._layout.shape().versions
+        shape = self._layout.shape()
+        try:
+            own = self._layout.reader(shape, number)
+        except NotFound:
+            raise StoreUnavailable(f"the table of shard {number} is not there") from None
+        yield self._table(TABLES, own.version(), own.folded_seq(), table_folder(number))
+        for version, table in own.tables_beside.items():
+            yield self._table(TABLES, table.version(), 0, table_folder(number, version))
         for root, uri in self._layout.tables.items():
-            try:
-                reader = TableReader(uri, table_name(number), versions, self._layout.options_of(root))
-            except NotFound:
-                if root == TABLES:
-                    raise StoreUnavailable(f"the table of shard {number} is not there") from None
-                continue
-            folded_seq = reader.folded_seq() if root == TABLES else 0
-            yield Table(root, reader.version(), folded_seq, self._files_of(root, number, reader.version()))
+            with suppress(NotFound):
+                if root != TABLES:
+                    reader = TableReader(uri, table_name(number), (), self._layout.options_of(root))
+                    yield self._table(root, reader.version(), 0, table_folder(number))
 
-    def _files_of(self, root: str, number: int, version: int) -> list[Blob]:
+    def _table(self, root: str, version: int, folded_seq: int, folder: str) -> Table:
+        return Table(root, version, folded_seq, self._files_of(root, folder, version))
+
+    def _files_of(self, root: str, folder: str, version: int) -> list[Blob]:
         """What the version names, its manifest last. Raises NotFound where it has been replaced."""
-        place, folder = self._layout.place(root), f"{table_folder(number)}/"
-        blobs = {blob.path.removeprefix(folder): blob for blob in place.list(folder)}
+        place = self._layout.place(root)
+        blobs = {blob.path.removeprefix(f"{folder}/"): blob for blob in place.list(f"{folder}/")}
         own = next((blob for path, blob in blobs.items() if manifest_version(path) == version), None)
         if own is None:
-            raise NotFound(f"version {version} of {table_name(number)} is gone")
+            raise NotFound(f"version {version} of {folder} is gone")
         manifest = read(place, own.path)
         return [blob for path, blob in blobs.items() if names(manifest, path)] + [own]
 
@@ -274,14 +313,18 @@ class Taker:
 
     # ---- the rest
 
-    def _small_files(self, backup: str) -> Iterable[HeldFile]:
+    def _small_files(self, backup: str, first: First) -> Iterable[HeldFile]:
+        listed = [blob.path for folder in SMALL_FOLDERS for blob in self._layout.home.list(folder)]
+        names = [*SMALL_FILES, *(path for path in listed if path.endswith(".json"))]
+        found = [self._small_file(backup, name) for name in names if name != MIGRATIONS_FILE]
+        return filter(None, [first.migrations, *found])
+
+    def _small_file(self, backup: str, name: str) -> HeldFile | None:
+        """None where nobody has made a key, set a policy, or migrated anything."""
         home = self._layout.home
-        listed = [blob.path for folder in SMALL_FOLDERS for blob in home.list(folder) if blob.path.endswith(".json")]
-        for name in (*SMALL_FILES, *listed):
-            try:
-                yield HeldFile(name, *copy(home, name, self._target, f"{backup}/{FILES}/{name}", self._pace), backup)
-            except NotFound:  # nobody has made a key or set a policy
-                continue
+        with suppress(NotFound):
+            return HeldFile(name, *copy(home, name, self._target, f"{backup}/{FILES}/{name}", self._pace), backup)
+        return None
 
     def _put_json(self, path: str, value: msgspec.Struct) -> None:
         self._target.put(path, [msgspec.json.format(msgspec.json.encode(value))])

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from serve_app.backup.findings import Report
-from serve_app.backup.layout import LOG, Layout, Shape, log_folder, table_folder
+from serve_app.backup.layout import LOG, TABLES, Layout, Shape, log_folder, table_folder
 from serve_app.backup.view import LOOKS, OWNED, ShardView, open_shard
 from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion, Owner, Turn
 from serve_app.errors import MemstrataError, NotFound
@@ -28,6 +30,8 @@ from serve_app.stores.packing import PACKED_BYTES
 from serve_app.stores.places import Place, read
 from serve_app.stores.rows import COLD, StoredOwner
 from serve_app.stores.segment import Decoded, decode, number_of
+from serve_app.stores.vector_parts import States
+from serve_app.stores.vector_table import VectorTable
 
 Told = Callable[[int], None]
 """Told of owners that are done."""
@@ -74,12 +78,16 @@ class _Check:
         self._number = view.number
         self._settled = np.empty(0, np.int64)
         """Turns of the table, not cold ones, that wait for no vectors; in order."""
+        self._states = States(self._settled, self._settled)
+        """Of its turns that are not cold."""
 
     def run(self, owners: Told, expected: Told) -> None:
         self._log()
         self._files()
         try:
             self._rows()
+            for name, table in self._view.table.tables_beside.items():
+                self._rows_beside(name, table)
             found = self._view.owners()
             expected(len(found))
             for owner in found:
@@ -138,16 +146,19 @@ class _Check:
 
     def _files(self) -> None:
         for root in self._layout.tables:
-            try:
-                self._files_of(root, self._layout.place(root))
-            except NotFound:  # replaced since it was listed
-                continue
+            place = self._layout.place(root)
+            for folder in self._folders(root):
+                with suppress(NotFound):  # replaced since it was listed
+                    self._files_of(root, place, folder)
 
-    def _files_of(self, root: str, place: Place) -> None:
-        folder = f"{table_folder(self._number)}/"
-        paths = [blob.path.removeprefix(folder) for blob in place.list(folder)]
+    def _folders(self, root: str) -> list[str]:
+        beside = [table_folder(self._number, one.name) for one in self._shape.beside] if root == TABLES else []
+        return [table_folder(self._number), *beside]
+
+    def _files_of(self, root: str, place: Place, folder: str) -> None:
+        paths = [blob.path.removeprefix(f"{folder}/") for blob in place.list(f"{folder}/")]
         versions = [path for path in paths if manifest_version(path) is not None]
-        manifests = [read(place, folder + path) for path in versions]
+        manifests = [read(place, f"{folder}/{path}") for path in versions]
         for path in paths:
             self._report.seen("files")
             if path.startswith(MANIFESTS) or any(names(manifest, path) for manifest in manifests):
@@ -157,16 +168,21 @@ class _Check:
     def _rows(self) -> None:
         """Keys, places and watermark of every row; memory is some bytes a row."""
         keys, turns, chunks, settled = array("q"), array("q"), array("q"), array("q")
+        warm, revs = array("q"), array("q")
         for row in self._view.table.columns(_COLUMNS):
             keys.append(row["row"])
             if row["kind"] == "turn":
                 turns.append(row["seq"])
+                if row["tier"] != COLD:
+                    warm.append(row["seq"])
+                    revs.append(row["rev"])
                 if row["vector_rev"] == row["rev"] and row["tier"] != COLD:
                     settled.append(row["seq"])
             if row["kind"] == "chunk":
                 chunks.append(row["seq"])
             self._row(row)
         self._settled = np.sort(np.frombuffer(settled, np.int64))
+        self._states = States.of(np.frombuffer(warm, np.int64), np.frombuffer(revs, np.int64))
         self._report.seen("rows", len(keys))
         if (twice := len(keys) - len(np.unique(np.frombuffer(keys, np.int64)))) > 0:
             self._fault("doubled", f"table: {twice} rows have a key that another row has")
@@ -185,6 +201,27 @@ class _Check:
             self._fault("orphan", f"table: row {row['row']} has a vector of a state that it never had")
         if row["kind"] in _KEYED and shard_of(Owner.from_key(row["owner"]), self._shape.shards) != self._number:
             self._fault("misplaced", f"table: row {row['row']} is of an owner of another shard")
+
+    def _rows_beside(self, version: str, table: VectorTable) -> None:
+        """Each row once, under its key, of a turn that is there in this very state: but for what the next fold takes up
+        again, where a crash came between its two commits.
+        """
+        keys: list[NDArray[np.int64]] = []
+        for rows in table.batches(["row", "seq", "rev", "vector_seq", "owner"]):
+            key, seq, rev, came = (np.asarray(rows[name]) for name in ("row", "seq", "rev", "vector_seq"))
+            keys.append(key)
+            for row in key[key // ROWS_PER_TURN_MAX != seq].tolist():
+                self._fault("key", f"{version}: row {row} is of another seq than it says")
+            folded = came <= self._view.folded_seq
+            for one in seq[folded & ~self._states.agree(seq, rev)].tolist():
+                self._fault("orphan", f"{version}: a vector of turn {one} in a state that it is not in")
+            for owner in set(rows["owner"].to_pylist()):
+                if shard_of(Owner.from_key(owner), self._shape.shards) != self._number:
+                    self._fault("misplaced", f"{version}: {_shown(owner)} belongs to another shard")
+        count = sum(map(len, keys))
+        self._report.seen("rows", count)
+        if keys and (twice := count - len(np.unique(np.concatenate(keys)))) > 0:
+            self._fault("doubled", f"{version}: {twice} rows have a key that another row has")
 
     # ---- owners
 
@@ -225,7 +262,7 @@ class _Check:
             if seq not in held:
                 self._fault("vectors", f"{_shown(owner)}: turn {seq} waits for no vectors and has none")
         shapes = {seq: block.vectors.shape(seq) for seq in block.vectors.came}
-        expected = replayed_vectors(stored, self._view.tail(owner), block.turns, self._shape.versions)
+        expected = replayed_vectors(stored, self._view.tail(owner), block.turns, self._shape.held)
         if shapes != expected:
             differing = [seq for seq in sorted({*shapes, *expected}) if shapes.get(seq) != expected.get(seq)]
             self._fault("replay", f"{_shown(owner)}: vectors in memory and by replay differ: turns {differing[:5]}")
@@ -287,7 +324,7 @@ def replayed_vectors(
                     for name, one in made.items()
                     if name in sizes and one.rev == revs.get(seq)
                 }
-                found |= {seq: shapes} if shapes else {}
+                found |= {seq: found.get(seq, {}) | shapes} if shapes else {}
     return {seq: shapes for seq, shapes in found.items() if seq in turns}
 
 

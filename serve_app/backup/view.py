@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from serve_app.backup.layout import COLD as COLD_ROOT
-from serve_app.backup.layout import LOG, TABLES, Layout, Shape, log_folder, table_name
+from serve_app.backup.layout import LOG, Layout, Shape, log_folder, table_name
 from serve_app.core import Fact, Summary, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.ports import Rows, Vectors
@@ -109,7 +109,7 @@ class ShardView:
 
     def block(self, owner: str, stored: StoredOwner) -> Block:
         """As a service that starts now would rebuild it, if no turn had left memory but the cold ones."""
-        versions = self._shape.versions
+        versions = self._shape.held
         block = Block(owner, versions, {one.name: NoVectors() for one in versions}, ALL_TURNS)
         index = tuple(msgspec.structs.replace(line, tier=HOT) for line in stored.index)
         block.restore(msgspec.structs.replace(stored, index=index), self.folded_seq)
@@ -152,7 +152,7 @@ def open_shard(layout: Layout, shape: Shape, number: int) -> ShardView:
     """Raises StorageTrouble, NotFound, DecodeError for an entry that is no record."""
     segments = PlaceSegments(layout.place(LOG), log_folder(number))
     for look in range(LOOKS):
-        table = TableReader(layout.tables[TABLES], table_name(number), shape.versions, layout.options)
+        table = layout.reader(shape, number)
         folded_seq = table.folded_seq()
         found = replay(segments, folded_seq)
         if found.damage is None or found.damage.kind != "hole" or look == LOOKS - 1:

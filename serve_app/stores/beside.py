@@ -78,6 +78,9 @@ class Beside:
         found = {name: self._ask(name, lambda table: table.of_owner(owner, first, last)) for name in self._tables}
         return {name: rows for name, rows in found.items() if rows is not None}
 
+    def between(self, name: str, where: Where) -> pa.Table | None:
+        return self._ask(name, lambda table: table.between_seqs(where))
+
     def of_turns(self, name: str, owner: str, seqs: Sequence[int], column: str) -> dict[int, tuple[int, bytes | None]]:
         return self._ask(name, lambda table: table.of_turns(owner, seqs, column)) or {}
 

@@ -23,7 +23,7 @@ from lancedb.expr import col, lit
 from numpy.typing import NDArray
 
 from serve_app.core import NEVER, ROWS_PER_TURN_MAX, EmbeddingVersion, Summary, Turn
-from serve_app.errors import StoreUnavailable
+from serve_app.errors import NotFound, StoreUnavailable
 from serve_app.records import Erasure
 from serve_app.stores.beside import Beside
 from serve_app.stores.block import resident_turns
@@ -140,6 +140,11 @@ class RecordTable(LanceTable):
     def beside(self) -> Mapping[str, EmbeddingVersion]:
         """The versions whose vectors lie, or are to lie, in tables beside this one, by name."""
         return self._beside.versions
+
+    @property
+    def tables_beside(self) -> Mapping[str, VectorTable]:
+        """Those of them that are there."""
+        return self._beside.tables
 
     def hold_beside(self, version: EmbeddingVersion) -> None:
         """From now on vectors of this version lie in a table of its own. What it has inline counts as before.
@@ -306,6 +311,22 @@ class RecordTable(LanceTable):
             if (found := united(held, beside)) is not None:
                 vectors[name] = found
         return Span(rows.select([*PLACED, *self._entity_columns()]), vectors)
+
+    def vectors_between(self, version: str, first: int, end: int) -> Parts:
+        """Of turns with `first <= seq < end` that are not cold, whoever's, the vectors of their present states."""
+        within = every(col("seq") >= lit(first), col("seq") < lit(end))
+        name = vector_column(version)
+        held = [name] if name in self._columns() else []
+        columns = ["row", "kind", "seq", "rev", "vector_rev", "vector_seq", *held]
+        rows = self._scan(self._holding(every(within, col("kind").isin(["turn", "chunk"]))), columns)
+        beside = self._beside.between(version, within)
+        found = united(
+            inline_parts(rows, name) if held else None,
+            None if beside is None else parts_beside(beside, states_of(rows), NEVER),
+        )
+        if found is None:
+            raise NotFound(f"there are no vectors of {version!r} here")
+        return found
 
     def _inline(self) -> list[str]:
         """The versions that have a column in the table."""

@@ -9,7 +9,7 @@ that of its turn, which the shard's table knows (`stores.lance`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from hashlib import blake2b
 from typing import Any
@@ -31,8 +31,13 @@ from serve_app.stores.parts import parts
 from serve_app.stores.table import KEYS_A_SCAN, LOAD_ROWS_MAX, LanceTable, translated, vectors_column
 from serve_app.stores.where import Where, either, every, of_seqs, owned
 
+BATCH_ROWS = 65_536
+"""Rows in memory at once while all of a table are looked at, without their vectors."""
+
 DELETIONS_A_COMMIT = 50
 """Conditions that one delete joins, which bounds the depth of its expression."""
+
+_PLACED = ("row", "seq", "rev", "vector_seq")
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,120}")
 
@@ -123,7 +128,11 @@ class VectorTable(LanceTable):
     def of_owner(self, owner: str, first: int, last: int) -> pa.Table:
         """Rows of the owner's turns between two seqs, in order: row, seq, rev, vector_seq, vector, tokens."""
         between = every(col("seq") >= lit(first), col("seq") <= lit(last))
-        return self._scan_of(owner, between, ["row", "seq", "rev", "vector_seq", "vector", "tokens"]).sort_by("row")
+        return self._scan_of(owner, between, [*_PLACED, "vector", "tokens"]).sort_by("row")
+
+    def between_seqs(self, where: Where) -> pa.Table:
+        """Rows of any owner by their seqs, without tokens."""
+        return self._scan(where, [*_PLACED, "vector"])
 
     def of_turns(self, owner: str, seqs: Sequence[int], column: str) -> dict[int, tuple[int, Any]]:
         """By seq, of the first part of each of these turns: the state that was embedded, and a column."""
@@ -146,6 +155,11 @@ class VectorTable(LanceTable):
         rows, revs = np.asarray(found["row"]), np.asarray(found["rev"])
         first = rows % ROWS_PER_TURN_MAX == 0
         return rows[first] // ROWS_PER_TURN_MAX, revs[first]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of every row, a bounded number of rows at a time."""
+        with translated():
+            yield from self._table.search().select(list(columns)).to_batches(BATCH_ROWS)
 
     def nearest(self, owner: str, query: NDArray[np.float32], where: Where, limit: int) -> list[tuple[int, int, float]]:
         """(seq, rev, inner product) of the owner's rows that are most alike, exactly, best first."""

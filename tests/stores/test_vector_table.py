@@ -103,6 +103,7 @@ def test_a_version_has_some_of_its_vectors_inline_and_others_beside(tmp_path: Pa
     table.merge([row_of(ANN, one, embedded=False) for one in late], 9)
     assert [(seq, one.vector_seq) for seq, one in loaded(table, ANN, BASE).items()] == [(1, 1), (2, 9), (3, 9), (4, 9)]
     assert table.span(ANN, 1, 4).vectors[BASE].seqs.tolist() == [1, 2, 3, 4]
+    assert table.vectors_between(BASE, 2, 4).seqs.tolist() == [2, 3]
     assert table.tokens(ANN, BASE, [1, 2, 3, 4]).keys() == {1, 2, 3, 4}
     assert table.session_vectors(ANN, [1, 2, 3, 4]).keys() == {1, 2, 3, 4}
     found = table.nearest(ANN, EMBEDDER.embed(["pear number3"])[0], 4, ANY, BASE)
