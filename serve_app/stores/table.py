@@ -249,14 +249,15 @@ class LanceTable(ABC):
     def between(
         self, first: int, last: int, columns: Sequence[str] | Mapping[str, str], kinds: Sequence[str] = ()
     ) -> pa.Table:
-        """Rows with `first <= seq <= last`, whoever's they are, in order of their keys; of these kinds if any are named.
+        """Rows with `first <= seq <= last`, whoever's they are, by their keys; of these kinds, if any are named.
 
         `columns` by name, or each with the expression that it is to hold.
         """
         within = every(col("seq") >= lit(first), col("seq") <= lit(last))
         where = every(within, col("kind").isin(list(kinds))) if kinds else within
-        named = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
-        query = self._table.search().where(where).select({"row": "row"} | named).limit(LOAD_ROWS_MAX)
+        named: dict[str, str | Where] = {"row": "row"}
+        named.update(columns if isinstance(columns, Mapping) else {name: name for name in columns})
+        query = self._table.search().where(where).select(named).limit(LOAD_ROWS_MAX)
         return self._read(query.to_arrow).sort_by("row")
 
     def _holding(self, where: Where) -> Where:
