@@ -67,3 +67,9 @@ def test_a_policy_wins_where_it_says_something() -> None:
     assert set(SummaryPolicy.__struct_fields__) <= set(SummaryOptions.__struct_fields__)
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"ttl_s": 0}', type=SummaryPolicy)
+
+
+def test_a_summary_by_another_compressor_is_made_anew_if_it_is_read() -> None:
+    made = summary(0.5)
+    for version, read, why in (("v", True, None), ("w", True, "version"), ("w", False, None)):
+        assert why_due(0, [], made, NOW, read, OPTIONS, TOKENIZER, version) == why
