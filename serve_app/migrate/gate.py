@@ -21,7 +21,7 @@ from serve_app.memory.serving import Serving
 from serve_app.migrate.asking import Asking, background
 from serve_app.migrate.figures import Counts, Figures, decided, figures
 from serve_app.migrate.judge import Judge, Model
-from serve_app.migrate.pairs import Pairs, Result, Sides
+from serve_app.migrate.pairs import Outcome, Pairs, Sides
 from serve_app.migrate.reach import Told
 from serve_app.migrate.record import Gate, Migration, State, Terms
 from serve_app.migrate.sampling import Historical, chosen, fair, of_golden, of_logged, parts, seed_of
@@ -83,32 +83,35 @@ class Gates:
         judged: bool = True,
     ) -> Gate | None:
         """The same of any two sides; not `judged`: of golden queries alone."""
-        sides = Sides(background(sides.base), background(sides.target), sides.alone)
         terms, began = migration.terms, time.monotonic()
-        queries = self.queries(migration, state, judged=judged)
-        results: Counter[Result] = Counter()
-        lacked = [0, 0]
-        found: list[Told] = []
+        quiet = Sides(background(sides.base), background(sides.target), sides.alone)
+        outcomes = self._outcomes(self.queries(migration, state, judged=judged), quiet, terms.k, stopped)
+        if outcomes is None:
+            return None
+        found = [one.told for one in outcomes if one.told is not None]
+        shadow = NOTHING_READ
+        if state == "canary" and judged:
+            shadow, found = self.shadow.figures(), [*found, *self.shadow.told()]
+        counts = _counts(outcomes, found)
+        lacked = sum(one.lacked[0] for one in outcomes), sum(one.lacked[1] for one in outcomes)
+        judge, seconds = self._pairs.judge.name, time.monotonic() - began
+        made = figures(found, counts, lacked, terms.k, judge, seed_of(migration.id), seconds)
+        self._last = made or self._last
+        return _gate(state, self._clock(), made, counts, shadow, terms)
+
+    def _outcomes(
+        self, queries: Sequence[Historical], sides: Sides, k: int, stopped: Callable[[], bool]
+    ) -> list[Outcome] | None:
+        outcomes: list[Outcome] = []
         for at, query in enumerate(queries):
             self.progress = at, len(queries)
             if stopped():
                 return None
-            asked = time.monotonic()
-            outcome = self._pairs.compared(query, sides, terms.k)
-            results[outcome.result] += 1
-            lacked = [so_far + more for so_far, more in zip(lacked, outcome.lacked, strict=True)]
-            found += [] if outcome.told is None else [outcome.told]
-            time.sleep(min(REST_S_MAX, self._rest_share * (time.monotonic() - asked)))
+            began = time.monotonic()
+            outcomes.append(self._pairs.compared(query, sides, k))
+            time.sleep(min(REST_S_MAX, self._rest_share * (time.monotonic() - began)))
         self.progress = len(queries), len(queries)
-        shadow = self.shadow.figures() if state == "canary" and judged else NOTHING_READ
-        found += self.shadow.told() if state == "canary" and judged else []
-        counts = _counts(len(queries), results, found)
-        seconds = time.monotonic() - began
-        made = figures(
-            found, counts, (lacked[0], lacked[1]), terms.k, self._pairs.judge.name, seed_of(migration.id), seconds
-        )
-        self._last = made or self._last
-        return _gate(state, self._clock(), made, counts, shadow, terms)
+        return outcomes
 
     def watch(self, migration: Migration, sides: Sides | None = None) -> None:
         """Have a share of the searches answered by both sides from now on; a second call changes nothing."""
@@ -171,10 +174,11 @@ def sides_of(migration: Migration, serving: Serving) -> Sides:
     return Sides(serving.under(migration.base), serving.under(migration.target))
 
 
-def _counts(drawn_: int, results: Counter[Result], found: list[Told]) -> Counts:
+def _counts(outcomes: Sequence[Outcome], found: Sequence[Told]) -> Counts:
+    results = Counter(one.result for one in outcomes)
     sources = Counter(one.source for one in found)
     return Counts(
-        drawn=drawn_,
+        drawn=len(outcomes),
         golden=sources["golden"],
         logged=sources["logged"],
         shadow=sources["shadow"],
