@@ -17,6 +17,7 @@ from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
+from serve_app.api.backfill import BackfillRoutes
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.problems import problem
@@ -47,10 +48,12 @@ from serve_app.memory.rerankers import Rerankers
 from serve_app.memory.retrievals import Retrievals
 from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
+from serve_app.migrate.backfill import Backfills
 from serve_app.migrate.compressed import open_compressor_gates
 from serve_app.migrate.gate import Gates, open_gates
 from serve_app.migrate.migrating import Migrating
 from serve_app.migrate.migration_file import MigrationFile
+from serve_app.migrate.pace import Pace
 from serve_app.migrate.page import Pages
 from serve_app.migrate.reranked import open_reranker_gates
 from serve_app.migrate.trials import adopted, resumed, settled_plan
@@ -135,6 +138,8 @@ class Service:
         """Of golden queries; None in a replica."""
         self._expander: Expander | None = None
         self.gates: Gates | None = None
+        self.backfills: Backfills | None = None
+        """None before the start, and in a replica."""
         """Of migrations; there once the service has started."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,7 +179,7 @@ class Service:
         opened.callback(encoders.close)
         self._indexer = Indexer(encoders, meter=metrics)
         self._dual = DualWrite(encoders)
-        migration_file = MigrationFile(settings.store_folder, self._clock)
+        migration_file, pace = MigrationFile(settings.store_folder, self._clock), Pace()
         migrations = migration_file.read()
         compressors = Compressors(adopted("compressor", settings.compress, migrations), self._open_compressor)
         opened.callback(compressors.close)
@@ -266,15 +271,21 @@ class Service:
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
         migrating = MigrationRoutes(Migrating(migration_file, {}, policies), lambda migration: None, Pages())
         read_only = settings.role == "replica"
+        if not read_only:
+            folder, fold = settings.store_folder, operator.fold
+            self.backfills = Backfills(migration_file, folder, self._writers, fold, pace.rest_s)
+        backfill = BackfillRoutes(self.backfills, self._pools.stores)
         return Api(
             routes,
             admin,
             GoldenRoutes(golden),
             migrating,
+            backfill,
             keys,
             operator,
             metrics,
             settings.limits,
+            pace,
             read_only=read_only,
         )
 

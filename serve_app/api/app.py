@@ -20,6 +20,7 @@ import msgspec
 from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.auth import KeyFile, Principal
+from serve_app.api.backfill import BackfillRoutes
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.http import HTML, Request, Response
 from serve_app.api.limits import LimitOptions, Limits
@@ -30,6 +31,7 @@ from serve_app.api.routes import Routes
 from serve_app.asgi import Receive, Scope, Send
 from serve_app.errors import MemstrataError, ReadOnlyReplica
 from serve_app.memory.operator import Operator
+from serve_app.migrate.pace import Pace
 from serve_app.observe.metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -50,6 +52,9 @@ READING_POSTS = frozenset(
     f"/v1/{name}" for name in ("context", "search", "embeddings", "rerank", "compress", "redact", "query:expand")
 )
 """What a replica answers beside GET; every other method or path is taken for a write."""
+
+UNITS = "/v1/admin/migrations/{migration_id}/units"
+"""What a job in the background sends: nobody waits for it."""
 
 Pieces = AsyncGenerator[bytes, None]
 Handler = Callable[[Principal, Request], Awaitable[Response]]
@@ -79,8 +84,15 @@ class Route(NamedTuple):
         """Whether it leaves the store as it is."""
         return self.method == "GET" or self.template in READING_POSTS
 
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the answer; else a job in the background asks."""
+        return self.template != UNITS
 
-def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes, migrations: MigrationRoutes) -> list[Route]:
+
+def table(
+    routes: Routes, admin: AdminRoutes, golden: GoldenRoutes, migrations: MigrationRoutes, backfill: BackfillRoutes
+) -> list[Route]:
     """Every route that needs a key."""
     described: list[tuple[str, str, Handler]] = [
         ("POST", "/v1/sessions/{session_id}/turns", routes.append_turns),
@@ -132,6 +144,8 @@ def table(routes: Routes, admin: AdminRoutes, golden: GoldenRoutes, migrations: 
         ("GET", "/v1/admin/layouts/{name}", admin.get_layout),
         ("PUT", "/v1/admin/layouts/{name}", admin.put_layout),
         ("DELETE", "/v1/admin/layouts/{name}", admin.remove_layout),
+        ("POST", "/v1/admin/migrations/{migration_id}:claim", backfill.claim),
+        ("PUT", UNITS, backfill.put_units),
     ]
     return [
         Route(method, _pattern(template), template, handler, query_parameters(method, template))
@@ -203,12 +217,16 @@ class Api:
         admin: AdminRoutes,
         golden: GoldenRoutes,
         migrations: MigrationRoutes,
+        backfill: BackfillRoutes,
         keys: KeyFile,
         operator: Operator,
         metrics: Metrics,
         limits: LimitOptions,
+        pace: Pace,
         read_only: bool = False,
     ) -> None:
+        """`pace` is told of each request that somebody waits for."""
+        self._pace = pace
         self._keys = keys
         self._limits = Limits(limits)
         self._operator = operator
@@ -218,7 +236,7 @@ class Api:
         self._request_numbers = itertools.count()
         self._reading = _Places(READING_MAX, "too many requests are still being sent")
         self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
-        self._routes = _Table(table(routes, admin, golden, migrations))
+        self._routes = _Table(table(routes, admin, golden, migrations, backfill))
         self._document = msgspec.json.encode(document())
         self._page = docs_page()
         # The routes that need no key; none shows data.
@@ -265,7 +283,7 @@ class Api:
                 body = await http.read_body(headers, receive)
             with self._limits.requests.place(who.tenant), self._working:
                 request = Request(method, path, http.parameters(scope, route.query), headers, body, started)
-                response = await route.handler(who, request)
+                response = await self._handled(route, who, request)
                 if response.pieces is not None:
                     response = await _begun(response, self._limits.exports.place(who.tenant))
                 return template, response
@@ -274,6 +292,15 @@ class Api:
         except Exception:  # noqa: BLE001 - a defect: the caller gets a 500 with the id under which it is logged
             _log.exception("request %s failed: %s", request_id.decode(), template)
             return template, self._problem(HttpError("internal_error", f"request {request_id.decode()}; see the log"))
+
+    async def _handled(self, route: Route, who: Principal, request: Request) -> Response:
+        if not route.awaited:
+            return await route.handler(who, request)
+        self._pace.begin()
+        try:
+            return await route.handler(who, request)
+        finally:
+            self._pace.end()
 
     def _problem(self, error: MemstrataError) -> Response:
         code = error.code if error.code in STATUS_OF_CODE else "internal_error"

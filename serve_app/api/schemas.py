@@ -247,6 +247,10 @@ class KeyIn(Body):
     rate_per_s: Annotated[float, Meta(gt=0, le=1e6, description="requests a second at most")] | None = None
 
 
+class ClaimIn(Body):
+    worker: Annotated[str, Meta(min_length=1, max_length=256, description="which job this is: host and process, say")]
+
+
 class MaintenanceIn(Body):
     action: Literal["fold", "compact", "expire", "demote", "rescan"]
     shard: Annotated[int, Meta(ge=0)] | None = None

@@ -106,6 +106,10 @@ class Operator(ABC):
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
         """One action of `MaintenanceIn` on one shard, or on all of them, now."""
 
+    def fold(self, shard: int) -> int:
+        """Bring a shard's table up to its log; gives the seq up to which it is. Raises StorageTrouble."""
+        raise ReadOnlyReplica("the service that writes the store folds its shards")
+
     def begin_backup(self, kind: Kind, uri: str | None) -> Begun:
         """Begin a backup; gives what it will be. Raises InvalidRequest, Overloaded while another one runs."""
         raise ReadOnlyReplica("the service that writes the store makes its backups")
@@ -206,6 +210,9 @@ class WritingOperator(Operator):
 
     def nudge(self) -> None:
         self._housekeeper.nudge()
+
+    def fold(self, shard: int) -> int:
+        return self._housekeeper.fold_now(shard)
 
     def begin_backup(self, kind: Kind, uri: str | None) -> Begun:
         return self._backups.ask(kind, uri)

@@ -10,6 +10,7 @@ import pytest
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Route, table
 from serve_app.api.auth import KeyFile
+from serve_app.api.backfill import BackfillRoutes
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.routes import Routes
@@ -22,6 +23,7 @@ ROUTES: list[Route] = table(
     object.__new__(AdminRoutes),
     object.__new__(GoldenRoutes),
     object.__new__(MigrationRoutes),
+    object.__new__(BackfillRoutes),
 )
 DATA_ROUTES = [route for route in ROUTES if not route.template.startswith("/v1/admin")]
 ADMIN_ROUTES = [route for route in ROUTES if route.template.startswith("/v1/admin")]
@@ -44,6 +46,7 @@ BODIES: dict[str, Any] = {
     "/v1/admin/maintenance": {"action": "fold"},
     "/v1/admin/migrations": {"encoder": {"model": "hash"}},
     "/v1/admin/keys": {"role": "app"},
+    "/v1/admin/migrations/{migration_id}:claim": {"worker": "w"},
 }
 
 
@@ -60,6 +63,7 @@ def arguments(route: Route, user: str = "zelda") -> dict[str, Any]:
         .replace("{key}", "k")
         .replace("{erasure_id}", "none")
         .replace("{key_id}", "none")
+        .replace("{migration_id}", "none")
     )
     query = {name: {"user_id": user, "session_id": "s"}[name] for name in route.query & {"user_id", "session_id"}}
     body = BODIES.get(route.template)
@@ -132,6 +136,8 @@ def test_admin_routes_answer_admins(service: Running, route: Route, role: str) -
         refused(answer, *((403, "forbidden") if role == "admin" else (422, "invalid_request")))
     elif "migrations" in route.template and role == "admin":  # what serves is the service's
         refused(answer, 403, "forbidden")
+    elif route.template.endswith("/units"):  # they are no JSON
+        refused(answer, 422, "invalid_request")
     elif "{migration_id}" in route.template:
         refused(answer, 404, "not_found")
     elif (route.method, route.template) == ("POST", "/v1/admin/migrations"):  # to what serves already

@@ -63,7 +63,9 @@ class Fuzzer:
     def _path(self, route: Route) -> str:
         names = ["u", "s", "t", SAID, "a/b", "..", "🙂", "\x00", "x" * 300]
         parts = [
-            quoted(self._random.choice(names)) if part is None else part if self._chance(0.98) else "nowhere"
+            (part if self._chance(0.98) else "nowhere")
+            if isinstance(part, str)
+            else quoted(self._random.choice(names)) + (part.suffix if part else "")
             for part in route.pattern
         ]
         query = [f"{name}={quoted(self._random.choice(names))}" for name in route.query if self._chance(0.9)]

@@ -249,8 +249,10 @@ def test_every_code_of_a_request_was_met_here() -> None:
         "read_only_replica",
         "deadline_passed",
         "conflict",
+        "migration_changed",
         "migration_claimed",
         "migration_fenced",
+        "migration_running",
     }
     met = {"invalid_json", "not_found", "method_not_allowed", "body_too_large", "invalid_request", "invalid_receipt"}
     met |= {"query_exceeds_budget", "system_exceeds_budget", "not_supported"}
