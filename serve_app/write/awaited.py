@@ -35,7 +35,10 @@ class Awaited(Mapping[int, Pending]):
         self.after = after
         self.more = False
         """Whether there are some that are not noted."""
-        self._most = most
+        self.most = most
+        self.read_up_to = after
+        """Up to which record the tables were asked for those that are noted."""
+        self._bounded = True
         self._pending: dict[int, Pending] = {}
         self._lock = threading.Lock()
 
@@ -48,6 +51,12 @@ class Awaited(Mapping[int, Pending]):
     def __len__(self) -> int:
         return len(self._pending)
 
+    def anew(self) -> Awaited:
+        """What is awaited here, with none noted, and without a bound until that is set (`bound`)."""
+        fresh = Awaited(self.version, self.after, self.most)
+        fresh._bounded = False
+        return fresh
+
     @property
     def beside(self) -> bool:
         return self.version is not None
@@ -55,12 +64,12 @@ class Awaited(Mapping[int, Pending]):
     @property
     def roomy(self) -> bool:
         """Whether so few are noted that it is time to note those that are not."""
-        return self.more and len(self._pending) <= self._most // 2
+        return self.more and len(self._pending) <= self.most // 2
 
     def noted(self) -> list[tuple[int, Pending]]:
         """All that are noted, by the time of their record, as of one moment."""
         with self._lock:
-            return sorted(self._pending.items(), key=lambda one: one[1].rev)
+            return sorted(self._pending.items(), key=_rev)
 
     def awaits(self, turn_seq: int, owner: str, rev: int) -> bool:
         """Whether vectors of this state of the owner's turn are still to come, and are to be made now."""
@@ -72,10 +81,19 @@ class Awaited(Mapping[int, Pending]):
         return self.more or any(seq in self._pending for seq in turn_seqs)
 
     def note(self, lacking: Iterable[tuple[int, Pending]]) -> None:
-        """What the tables say is still without vectors."""
+        """What the tables say is still without vectors, by the time of its record."""
         with self._lock:
             for seq, (owner, session, rev) in lacking:
+                self.read_up_to = rev
                 self._note(seq, Pending(sys.intern(owner), sys.intern(session), rev))  # of many turns they are the same
+
+    def bound(self) -> None:
+        """Note no more than `most` from now on; those that were written last are left out."""
+        with self._lock:
+            self._bounded = True
+            if len(self._pending) > self.most:
+                self._pending = dict(sorted(self._pending.items(), key=_rev)[: self.most])
+                self.more = True
 
     def take(self, records: Sequence[Record]) -> None:
         """Apply durable records, in order of seq."""
@@ -116,7 +134,7 @@ class Awaited(Mapping[int, Pending]):
                 pass
 
     def _note(self, seq: int, pending: Pending) -> None:
-        if seq in self._pending or len(self._pending) < self._most:
+        if seq in self._pending or len(self._pending) < self.most or not self._bounded:
             self._pending[seq] = pending
         else:
             self.more = True
@@ -131,3 +149,7 @@ class Awaited(Mapping[int, Pending]):
     def _await_no_more(self, gone: Callable[[Pending], bool]) -> None:
         for seq in [seq for seq, pending in self._pending.items() if gone(pending)]:
             del self._pending[seq]
+
+
+def _rev(one: tuple[int, Pending]) -> int:
+    return one[1].rev

@@ -15,6 +15,7 @@ from serve_app.core import TurnForm
 from serve_app.ports import Encodings
 from serve_app.records import Record
 from serve_app.routing import Routing
+from serve_app.write.awaited import AWAITED_MAX
 from serve_app.write.commit import ShardWriter
 from serve_app.write.indexer import RETRY_AFTER_S, Indexer, TurnEncoders
 from serve_app.write.shard import Shard
@@ -42,12 +43,21 @@ class TargetAlone:
 
 
 class DualWrite:
-    """`begin`, `end` and `hand_over` are called by one thread, whatever else by any."""
+    """`begin`, `end` and `hand_over` are called by one thread, whatever else by any. `most`: of turns that wait in its
+    queue; `noted`: of those that each shard knows of.
+    """
 
-    def __init__(self, encoders: TurnEncoders, retry_after_s: float = RETRY_AFTER_S, *, most: int = QUEUED_MAX) -> None:
+    def __init__(
+        self,
+        encoders: TurnEncoders,
+        retry_after_s: float = RETRY_AFTER_S,
+        *,
+        most: int = QUEUED_MAX,
+        noted: int = AWAITED_MAX,
+    ) -> None:
         self._encoders = encoders
         self._retry_after_s = retry_after_s
-        self._most = most
+        self._most, self._noted = most, noted
         self._writers: Sequence[ShardWriter] = ()
         self._version: str | None = None
         self._indexer: Indexer | None = None
@@ -67,7 +77,7 @@ class DualWrite:
         self.end()
         self._writers = writers
         for writer, seq in zip(writers, after, strict=True):
-            writer.shard.begin_apart(version, seq)
+            writer.shard.begin_apart(version, seq, self._noted)
         indexer = Indexer(TargetAlone(self._encoders, base, target), self._retry_after_s, beside=True, most=self._most)
         with self._closing:
             if self._closed:

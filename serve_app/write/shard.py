@@ -154,6 +154,9 @@ class Shard:
         self.pending, self.apart = told.pending, told.apart
         self.purge_due, self.cold_purge_due = told.purge_due, told.cold_purge_due
         self.take(records)
+        self.pending.bound()  # only now: among the records are such as settle, too
+        if self.apart is not None:
+            self.apart.bound()
         self.applied_seq = max(self.applied_seq, folded_seq)
 
     # ---- versions
@@ -200,12 +203,12 @@ class Shard:
 
     # ---- turns without vectors
 
-    def begin_apart(self, version: str, after: int) -> None:
+    def begin_apart(self, version: str, after: int, most: int = AWAITED_MAX) -> None:
         """Await vectors of this version, apart from those of the base, of all that was written after that seq.
 
         Raises StorageTrouble.
         """
-        self._count_anew(Awaited(version, after))
+        self._count_anew(Awaited(version, after, most))
 
     def end_apart(self) -> None:
         """Await nothing apart any more."""
@@ -225,7 +228,7 @@ class Shard:
         """
         if not awaited.roomy:
             return []
-        fresh = self._count_anew(Awaited(awaited.version, awaited.after))
+        fresh = self._count_anew(awaited)
         return [(seq, pending) for seq, pending in fresh.noted() if not awaited.awaits(seq, pending.owner, pending.rev)]
 
     def _count_anew(self, like: Awaited) -> Awaited:
@@ -241,18 +244,26 @@ class Shard:
         return fresh
 
     def _lacking_since(self, folded_seq: int, like: Awaited) -> Awaited | None:
-        """None where a fold has overtaken it. A long tail is gone through before the lock is taken for good."""
-        fresh = self._lacking(like)
-        with self._lock:
-            if self.folded_seq != folded_seq:
-                return None
-            ahead = list(self._tail)
-            seen = ahead[-1].seq if ahead else folded_seq
-        fresh.take(ahead)
+        """None where a fold has overtaken it. A long tail is gone through before the lock is taken for good.
+
+        The table is asked for more as long as the tail settles most of what it says.
+        """
+        fresh, ahead = self._lacking(like), []
+        while True:
+            with self._lock:
+                if self.folded_seq != folded_seq:
+                    return None
+                ahead = list(self._tail)
+            fresh.take(ahead)
+            if not fresh.roomy:
+                break
+            self._note_lacking(fresh)
+        seen = ahead[-1].seq if ahead else folded_seq
         with self._lock:
             if self.folded_seq > seen:
                 return None
             fresh.take(self._tail[bisect.bisect_right(self._tail, seen, key=_seq) :])
+            fresh.bound()
             if fresh.beside:
                 self.apart = fresh
             else:
@@ -260,14 +271,20 @@ class Shard:
             return fresh
 
     def _lacking(self, like: Awaited) -> Awaited:
-        """What the table says is without vectors."""
-        fresh = Awaited(like.version, like.after)
-        if like.version is None:
-            found = self.table.without_vectors(AWAITED_MAX + 1)
-        else:
-            found = self.table.lacking(like.version, like.after, AWAITED_MAX + 1)
-        fresh.note((seq, Pending(owner, session, rev)) for owner, session, seq, rev in islice(found, AWAITED_MAX + 1))
+        """What the table says is without vectors. The bound is set when the tail has been taken, too, which settles."""
+        fresh = like.anew()
+        self._note_lacking(fresh)
         return fresh
+
+    def _note_lacking(self, fresh: Awaited) -> None:
+        """The next of them, by the time of their record."""
+        after, limit = fresh.read_up_to, fresh.most + 1
+        if fresh.version is None:
+            found = self.table.without_vectors(limit, after)
+        else:
+            found = self.table.lacking(fresh.version, after, limit)
+        fresh.note((seq, Pending(owner, session, rev)) for owner, session, seq, rev in found)
+        fresh.more = len(found) == limit
 
     # ---- blocks
 

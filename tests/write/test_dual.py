@@ -160,16 +160,22 @@ def test_a_new_encoder_that_fails_or_hangs_delays_no_vector_of_the_base(
     assert all(found == {BASE, TARGET} for found in one.shapes().values())
 
 
-def test_of_a_queue_that_overflows_nothing_is_lost(migrating: Callable[..., Migrating]) -> None:
+@pytest.mark.parametrize("bounds", [{"most": 8}, {"most": 8, "noted": 10}, {"most": 100, "noted": 10}])
+@pytest.mark.parametrize("folded", [False, True])
+def test_of_what_has_no_room_nothing_is_lost(
+    migrating: Callable[..., Migrating], bounds: dict[str, int], folded: bool
+) -> None:
     broken = Moody(embedder=NEW)
     broken.healthy.clear()
-    one = migrating(new=broken, most=8)
+    one = migrating(new=broken, **bounds)
     one.begin()
     one.store.say(ANN, "a", *(f"amber {n}" for n in range(30)))
     one.store.say(BOB, "a", *(f"birch {n}" for n in range(30)))
     wait_until(lambda: not one.shard.pending)
     one.store.do(EraseUser(BOB, "acme"))
-    assert one.dual.waiting == 30
+    if folded:
+        one.store.fold()
+    assert one.dual.waiting == min(30, bounds.get("noted", 30) + 1)
     broken.healthy.set()
     wait_until(one.settled)
     assert len(one.shapes()) == 30
