@@ -43,6 +43,7 @@ def session_environment(root: Path) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_gcs_rpc_server_reconnect_timeout_s": str(ORPHAN_S),
         "RAY_worker_niceness": "0",
+        "RAY_prestart_worker_first_driver": "0",  # else a process a CPU, of which none is asked for before a job comes
         "RAY_enable_metrics_collection": "0",
         "RAY_metrics_report_interval_ms": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a replica without a GPU share may still see the GPU

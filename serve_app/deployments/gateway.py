@@ -6,7 +6,10 @@ the service is composed, recovered and stopped there, and nowhere else in a repl
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import ray
 
 from serve_app.asgi import AsgiService, Compose, Receive, Scope, Send
 from serve_app.deployments.console import write_to_console
@@ -20,6 +23,7 @@ class Gateway:
     def __init__(self, compose: Compose, console: Path) -> None:
         die_with_parent()  # the raylet; else a killed service's replica would hold the data folder's lock for a while
         write_to_console(console)
+        os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address  # for the jobs that the service starts
         self._compose = compose
         self._service: AsgiService
 

@@ -22,9 +22,11 @@ from serve_app.deployments.environment import MUST_BE_UNSET, Proxy, ray_environm
 from serve_app.deployments.lifeline import tied_program
 from serve_app.deployments.port_block import reserve_block
 
-SESSION_CPUS = 1
-OBJECT_STORE_BYTES = 80 * 1024 * 1024
-"""Nothing big travels between actors in this profile; Ray's least is 75 MiB."""
+SESSION_CPUS = max(2, os.cpu_count() or 1)
+"""What jobs on the session may share out: a reader and an encoder wait for each other on one. Replicas take none."""
+
+OBJECT_STORE_BYTES = 192 * 1024 * 1024
+"""For the blocks of such jobs, taken as it is used. Nothing big travels between replicas."""
 
 TOKEN_BYTES = 32
 QUIET = {"log_level": "WARNING", "enable_access_log": False}
