@@ -100,15 +100,21 @@ class RerankerGates:
         self._rest_share = rest_share
 
     def of(self, migration: Migration, state: State, stopped: Callable[[], bool] = lambda: False) -> Gate | None:
-        """What both find; None where it was stopped. In `canary` of the users of the share. Raises StoreUnavailable."""
+        """What both find; None where it was stopped. Raises StoreUnavailable.
+
+        In `canary` of the users of the share, or of all where those have too few golden queries to say anything.
+        """
+        asked_as = state
+        if len(self._gates.queries(migration, state, judged=False)) < migration.terms.queries_min:
+            asked_as = "verify"
         routing = self._serving.plan.now.base
         sides = Sides(self._serving.under(routing), self._serving.under(routing, new=True), alone=False)
-        gate = self._gates.over(migration, state, sides, stopped, judged=False)
+        gate = self._gates.over(migration, asked_as, sides, stopped, judged=False)
         if gate is None:
             return None
-        queries = self._gates.queries(migration, state, judged=False)[:TIMED_MAX]
+        queries = self._gates.queries(migration, asked_as, judged=False)[:TIMED_MAX]
         timed = self._timed(queries, (sides.base, sides.target), migration.terms.k, stopped)
-        return None if stopped() else _with(gate, timed)
+        return None if stopped() else _with(replace(gate, state=state), timed)
 
     def _timed(
         self, queries: Iterable[Historical], sides: tuple[Served, Served], k: int, stopped: Callable[[], bool]

@@ -100,11 +100,13 @@ def test_one_that_is_always_late_fails_however_good_it_is(running: Running) -> N
     assert "without an opinion of the new reranker" in gate.reasons[0]
 
 
-def test_in_the_canary_its_users_alone_are_asked_for(running: Running) -> None:
+def test_in_the_canary_its_users_are_asked_for_or_all_where_they_have_too_few_queries(running: Running) -> None:
     places = sorted(drawn("m1", f"default\x1f{user}") for user in USERS)
-    gate = gate_of(running, RerankOptions(deadline_ms=300), "canary", share=places[0] + 1e-9)
-    assert gate is not None
-    assert gate.figures["counts"]["drawn"] == 24
+    for share, drawn_from in ((places[0] + 1e-9, 1), (places[1] + 1e-9, 2), (0.0, 2)):
+        gate = gate_of(running, RerankOptions(deadline_ms=300), "canary", share=share)
+        assert gate is not None
+        assert (gate.state, gate.verdict) == ("canary", "passed")
+        assert gate.figures["counts"]["drawn"] == 24 * drawn_from
 
 
 def test_it_is_stopped_between_queries(running: Running) -> None:
