@@ -157,8 +157,8 @@ class RecordTable(LanceTable):
     def release(self, name: str) -> None:
         """Forget all vectors of a version, inline and beside. Again and again the same; no fold may be under way.
 
-        Raises StoreUnavailable while the files are held. The bytes of inline vectors leave the files with the
-        rewriting of their rows, all of them at the latest with the next purge.
+        Raises StoreUnavailable while the files are held. The bytes of inline vectors leave the files with the upkeep of
+        the next folds.
         """
         if self.hold.held:
             raise StoreUnavailable("a backup copies these tables; a version is released after that")
@@ -579,6 +579,14 @@ class RecordTable(LanceTable):
             rows = self._scan(where, [*PLAIN, *self._version_columns()])
             plain = rows.select(PLAIN).to_pylist()
             found += [Row(**row, packed=packed) for row, packed in zip(plain, self._packed(rows), strict=True)]
+        return found
+
+    def packed(self, keys: Sequence[int]) -> dict[int, dict[str, bytes]]:
+        """By key, what lies in the columns of the versions in these rows."""
+        found: dict[int, dict[str, bytes]] = {}
+        for part in parts(keys, KEYS_A_SCAN):
+            rows = self._scan(col("row").isin(part), ["row", *self._version_columns()])
+            found |= dict(zip(rows["row"].to_pylist(), self._packed(rows), strict=True))
         return found
 
     def _packed(self, rows: pa.Table) -> list[dict[str, bytes]]:

@@ -26,6 +26,9 @@ SMALL_FRAGMENTS_MAX = 24
 COMPACTED_ROWS_MAX = 8 * FRAGMENT_ROWS
 """Rows that one round of upkeep rewrites at most; what is left waits for the next fold."""
 
+ANY_SHARE = -1.0
+"""Of deleted rows: a fragment that has none is rewritten, too."""
+
 BATCH_ROWS = 1_024
 """Rows in memory at once while fragments are rewritten."""
 
@@ -43,12 +46,14 @@ class TableFiles:
         self._options = dict(options)
 
     def compact(self) -> bool:
-        """Merge fragments that are not full, once enough have gathered; gives whether anything was rewritten."""
-        dataset = self._opened()
-        if _gathered(dataset) < SMALL_FRAGMENTS_MAX:
-            return False
-        _rewrite(dataset, rows_max=COMPACTED_ROWS_MAX)
-        return True
+        """Merge fragments that are not full, once enough have gathered, and rewrite some that hold dropped columns.
+
+        Gives whether anything was rewritten.
+        """
+        gathered = _gathered(self._opened()) >= SMALL_FRAGMENTS_MAX
+        if gathered:
+            _rewrite(self._opened(), rows_max=COMPACTED_ROWS_MAX)
+        return _rewrite_dropped(self._opened()) or gathered
 
     def index(self, names: Sequence[str]) -> None:
         """Let these indexes know of all rows."""
@@ -86,10 +91,30 @@ def _gathered(dataset: lance.LanceDataset) -> int:
     return sum(1 for _ in takewhile(lambda one: one.physical_rows < FRAGMENT_ROWS, newest_first))
 
 
-def _rewrite(dataset: lance.LanceDataset, *, rows_max: int | None = None, deleted_share: float | None = None) -> None:
+def _rewrite_dropped(dataset: lance.LanceDataset) -> bool:
+    """Rewrite fragments whose files hold columns that the table has no more, some of them at a time."""
+    fields = {field.id() for field in dataset.lance_schema.fields()}
+    clean = [one.fragment_id for one in dataset.get_fragments() if _fields(one) <= fields]
+    if len(clean) == len(dataset.get_fragments()):
+        return False
+    _rewrite(dataset, rows_max=COMPACTED_ROWS_MAX, deleted_share=ANY_SHARE, without=clean)
+    return True
+
+
+def _fields(fragment: lance.LanceFragment) -> set[int]:
+    return {field for file in fragment.metadata.files for field in file.fields}
+
+
+def _rewrite(
+    dataset: lance.LanceDataset,
+    *,
+    rows_max: int | None = None,
+    deleted_share: float | None = None,
+    without: Sequence[int] = (),
+) -> None:
     """At most `rows_max` rows; fragments of which more than `deleted_share` is deleted, too, else more than a tenth.
 
-    One thread and small batches: memory is bounded, and searches keep a core.
+    One thread and small batches: memory is bounded, and searches keep a core. Fragments of these ids stay as they are.
     """
     dataset.optimize.compact_files(
         target_rows_per_fragment=FRAGMENT_ROWS,
@@ -97,4 +122,5 @@ def _rewrite(dataset: lance.LanceDataset, *, rows_max: int | None = None, delete
         max_source_rows=rows_max,
         num_threads=1,
         batch_size=BATCH_ROWS,
+        excluded_fragment_ids=list(without),
     )

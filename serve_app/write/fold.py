@@ -95,8 +95,9 @@ class FirstVectors(NamedTuple):
     seq: int
     packed: Mapping[str, bytes]
 
-    def beside(self, row: Row) -> Row:
-        return msgspec.structs.replace(row, packed=self.packed, vector_rev=self.rev, vector_seq=self.seq)
+    def beside(self, row: Row, held: Mapping[str, bytes]) -> Row:
+        """`held`: what the row has of this state, of versions that this record may not bring."""
+        return msgspec.structs.replace(row, packed={**held, **self.packed}, vector_rev=self.rev, vector_seq=self.seq)
 
 
 class FoldPlan:
@@ -125,19 +126,32 @@ class FoldPlan:
             table.delete(reduce(where.either, part))
         self.beside.merge_into(table, self.rows, self.moves.cold)
         stored = table.rows(sorted({*self.vectors, *(seq * ROWS_PER_TURN_MAX for seq in self.moves.changed)}))
-        changed = {row.row: row for row in filter(None, map(self._with_vector, stored))}
+        held = self._held(table, stored)
+        changed = {row.row: row for row in filter(None, (self._with_vector(row, held) for row in stored))}
         changed |= self.moves.moved(moving, changed)
         tiers = {row.seq: row.tier for row in stored}
         placed = [self.moves.placed(row, tiers.get(row.seq, HOT)) for row in self.rows.values()]
         table.merge([*changed.values(), *filter(None, placed), *self.hits.rows(table)], folded_seq)
         return removed
 
-    def _with_vector(self, row: Row) -> Row | None:
+    def _held(self, table: RecordTable, stored: Sequence[Row]) -> dict[int, dict[str, bytes]]:
+        """Of stored turns that have vectors of the very state that more came for: what lies in them, chunks included.
+
+        As a rule none: a turn's vectors come in one record. Others may come after the versions in force were changed.
+        """
+        again = {row.seq for row in stored if row.row in self.vectors and row.vector_rev == self.vectors[row.row].rev}
+        chunks = [row for row in self.rows.values() if row.kind == "chunk" and row.seq in again]
+        held = table.packed(sorted([*(seq * ROWS_PER_TURN_MAX for seq in again), *(row.row for row in chunks)]))
+        for row in chunks:
+            self._put(msgspec.structs.replace(row, packed={**held.get(row.row, {}), **row.packed}))
+        return held
+
+    def _with_vector(self, row: Row, held: Mapping[int, Mapping[str, bytes]]) -> Row | None:
         """A stored row with the vectors that came since, unless its turn was changed or is in this plan."""
         came = self.vectors.get(row.row)
         if came is None or row.rev != came.rev or row.row in self.rows or row.tier == COLD:
             return None
-        return came.beside(row)
+        return came.beside(row, held.get(row.row, {}))
 
     def take(self, record: Record) -> None:
         match record:
@@ -238,14 +252,20 @@ class FoldPlan:
 
     def _put_parts(self, record: VectorsPut, item: TurnVectors, packed: Sequence[dict[str, bytes]]) -> None:
         first, *more = packed
-        key, came = item.turn_seq * ROWS_PER_TURN_MAX, FirstVectors(item.rev, record.seq, first)
-        row = self.rows.get(key)
+        key = item.turn_seq * ROWS_PER_TURN_MAX
+        row, before = self.rows.get(key), self.vectors.get(key)
+        known = {} if before is None or before.rev != item.rev else before.packed
+        came = FirstVectors(item.rev, record.seq, {**known, **first})
         if row is None:
             self.vectors[key] = came
         elif row.rev == item.rev:
-            self._put(came.beside(row))
+            self._put(came.beside(row, row.packed))
         for part, beside in enumerate(more, 1):
-            self._put(_chunk_row(record, item, part, beside))
+            made = _chunk_row(record, item, part, beside)
+            earlier = self.rows.get(made.row)
+            if earlier is not None and earlier.rev == made.rev:
+                made = msgspec.structs.replace(made, packed={**earlier.packed, **made.packed})
+            self._put(made)
 
     def _put_erasure(self, seq: int, erasure: Erasure) -> None:
         """The finished state replaces the pending one."""

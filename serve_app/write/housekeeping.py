@@ -22,7 +22,7 @@ from serve_app.records import Erasure
 from serve_app.stores.log import ShardLog
 from serve_app.write.commit import Draft, Operation, ShardWriter
 from serve_app.write.erasing import CloseErasure, RenewErasure
-from serve_app.write.fold import fold
+from serve_app.write.fold import FOLD_BYTES_MAX, fold
 from serve_app.write.shard import Shard
 
 _log = logging.getLogger(__name__)
@@ -43,12 +43,13 @@ NO_WRITES = "this shard takes no writes here, and so no maintenance"
 class FoldOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often a shard is looked at, and what is done then.
 
-    Its tail is folded at so many records or segments, or at this age of it, whichever comes first; erased bytes leave
-    the files, and the `Expirer` removes what has expired, no more often than their periods say.
+    Its tail is folded at so many records, segments or bytes of vectors, or at this age of it, whichever comes first;
+    erased bytes leave the files, and the `Expirer` removes what has expired, no more often than their periods say.
     """
 
     records: int = 2_000
     segments: int = 1_000
+    bytes: int = FOLD_BYTES_MAX
     age_s: float = 60.0
     round_s: float = 1.0
     purge_every_s: float = 30.0
@@ -298,4 +299,5 @@ class Housekeeper:
             self._upkeep[number].folded_at = time.monotonic()
             return False
         aged = time.monotonic() - self._upkeep[number].folded_at > self._options.age_s
-        return aged or tail >= self._options.records or shard.log.segment_count >= self._options.segments
+        grown = tail >= self._options.records or shard.tail_bytes >= self._options.bytes
+        return aged or grown or shard.log.segment_count >= self._options.segments

@@ -147,3 +147,30 @@ def test_a_merge_after_a_rewrite_that_the_handle_has_not_seen_loses_nothing(tmp_
     assert len(table.load(BOB, 1_000).index) == 108
     assert table.delete(where.of_seq(7)) == 1
     assert (len(table.load(BOB, 1_000).index), table.folded_seq()) == (107, 109)
+
+
+def test_what_a_dropped_column_held_leaves_the_files_with_upkeep_in_bounded_parts(
+    table: RecordTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full fragments without a deleted row, too: nothing else would ever rewrite them."""
+    monkeypatch.setattr(table_files, "FRAGMENT_ROWS", 1_000)
+    monkeypatch.setattr(table_files, "COMPACTED_ROWS_MAX", 2_000)
+    for first in range(1, 5_001, 1_000):
+        table.merge(rows(first, 1_000), first + 999)
+    column = max(field.id() for field in opened(tmp_path).lance_schema.fields())
+    table.release(VERSION.name)
+    before = holding(tmp_path, column)
+    table.compact()
+    left = holding(tmp_path, column)
+    assert 0 < left < before
+    for _ in range(before):
+        table.compact()
+    assert holding(tmp_path, column) == 0
+    assert len(table.turns(BOB, [1, 2_500, 5_000])) == 3
+    assert [turn.seq for turn, _ in table.matching(BOB, ["apple"], 3)]
+
+
+def holding(folder: Path, column: int) -> int:
+    """Fragments whose files hold the column."""
+    fragments = opened(folder).get_fragments()
+    return sum(any(column in file.fields for file in one.metadata.files) for one in fragments)
