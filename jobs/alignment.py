@@ -151,9 +151,11 @@ def _embedded(
     ]
     if not asked:
         return
-    opens = {"source": source, "asked": ray.put(asked), "settings": settings, "brought": dict(brought)}
-    numbers = ray.data.range(len(asked), override_num_blocks=len(asked))
-    rows = numbers.map_batches(Aligner, batch_size=1, concurrency=1, num_cpus=1, fn_constructor_kwargs=opens)
+    opens = {"source": source, "settings": settings, "brought": dict(brought)}
+    items = [{"batch": number, "asked": msgspec.msgpack.encode(one)} for number, one in enumerate(asked)]
+    rows = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        Aligner, batch_size=1, concurrency=1, num_cpus=1, fn_constructor_kwargs=opens
+    )
     for row in rows.iter_rows():
         group, seqs = asked[row["batch"]]
         yield group, len(seqs), msgspec.msgpack.decode(row["compared"], type=list[Compared]), row["why"]
@@ -162,15 +164,13 @@ def _embedded(
 class Aligner:
     """Holds the encoders of all versions, each loaded with its first text; one process has all of them."""
 
-    def __init__(self, source: Source, asked: Any, settings: Settings, brought: Mapping[str, dict[str, Any]]) -> None:
-        import ray
-
-        self._source, self._asked = source, ray.get(asked)
+    def __init__(self, source: Source, settings: Settings, brought: Mapping[str, dict[str, Any]]) -> None:
+        self._source = source
         self._embedders, self._why = _opened(source.versions, settings, brought)
 
     def __call__(self, batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        for number in batch["id"]:
-            group, seqs = self._asked[int(number)]
+        for number, asked in zip(batch["batch"], batch["asked"], strict=True):
+            group, seqs = msgspec.msgpack.decode(asked, type=tuple[Group, list[int]])
             embedder, found = self._embedders.get(group.version), list[Compared]()
             why = "" if embedder else self._why.get(group.version, "the settings have no encoder of this version")
             if embedder:

@@ -113,6 +113,27 @@ def bench_large_user(args: argparse.Namespace, key: Key) -> Measured:
     return Measured(result, large_user.table(result))
 
 
+def bench_migration(args: argparse.Namespace, key: Key) -> Measured:
+    from benchmarks import core, migration, migration_table
+
+    given = {name: getattr(args, name) for name in ("model", "turns", "template")}
+    encoder = {name: value for name, value in given.items() if value is not None} | dict(args.set)
+    options = migration.Options(
+        data=args.data or core.GOLDEN,
+        encoder=encoder,
+        replaces=args.replaces,
+        terms=dict(args.term),
+        then=args.then,
+        clients=args.clients,
+        golden=args.golden,
+        timeout_s=args.timeout,
+        runner=args.runner,
+    )
+    with Client(args.url, key()) as client:
+        result = migration.measure(client, key(), options)
+    return Measured(result, migration_table.table(result), result["missed"])
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace, Key], Measured]] = {
     "train-ranker": train_ranker,
     "bench recall": bench_recall,
@@ -123,6 +144,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Key], Measured]] = {
     "bench core": bench_core,
     "bench scale": bench_scale,
     "bench large-user": bench_large_user,
+    "bench migration": bench_migration,
 }
 
 

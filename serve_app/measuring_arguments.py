@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from serve_app.options import MODE_HELP, at_least, json_too, measured, part, port, seconds
+from serve_app.options import MODE_HELP, at_least, json_too, measured, part, port, seconds, setting
 
 CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
@@ -40,6 +40,16 @@ COMPRESS_FORM = """\
 Compresses dialogues by the service, again and again and in another order each time. Users that are written, with
 --replay and --contexts, are erased at the end."""
 
+MIGRATION_FORM = """\
+Migrates a running service to another encoder while clients append, edit, delete and search, and holds it to bars:
+nothing fails, nothing is lost, nothing comes back, no score is of two versions. Needs an operator's key; what it writes
+is erased at the end. The service itself is changed by it: unless it goes back, it has the new encoder then."""
+SETTING_HELP = "another option of the new encoder, as its section of the settings has it; may be repeated"
+TERMS_HELP = "of the policy migration, like soak_s=5; may be repeated"
+THEN_HELP = """\
+done: to its end; soak: up to there, then back; rollback: from soak back, with contexts compared; stopped: it must turn
+back by itself before all are served by the new one"""
+
 SCALE_PHASES = ("ingest", "restart", "memory", "compact", "erase")
 LARGE_USER_PHASES = ("fill", "search", "restart", "exact")
 LARGE_USER_FORM = """\
@@ -72,9 +82,29 @@ def add_measuring(commands: Any) -> None:
     _latency(measured(suites.add_parser("latency", help="how long one client waits")))
     _context(measured(suites.add_parser("context", help="what a context of a long session takes, by stage")))
     _compress(measured(suites.add_parser("compress", help="what summaries keep and cost", description=COMPRESS_FORM)))
+    migration = suites.add_parser(
+        "migration", help="a change of the encoder under load, and whether anybody noticed", description=MIGRATION_FORM
+    )
+    _migration(measured(migration))
     _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
     _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
     _large_user(suites.add_parser("large-user", help="what one very large user costs", description=LARGE_USER_FORM))
+
+
+def _migration(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data", type=Path, metavar="DIR", help=CORE_DATA_HELP)
+    command.add_argument("--model", help="the new encoder; else that of the service, with what else is named")
+    command.add_argument("--turns", choices=("contextual", "plain"), help="how it has turns written out")
+    command.add_argument("--template", help="how it has texts written out")
+    command.add_argument("--set", action="append", type=setting, metavar="NAME=VALUE", default=[], help=SETTING_HELP)
+    command.add_argument("--replaces", metavar="VERSION", help="in whose place it comes; else the primary version")
+    command.add_argument("--term", action="append", type=setting, metavar="NAME=VALUE", default=[], help=TERMS_HELP)
+    command.add_argument("--then", choices=("done", "soak", "rollback", "stopped"), default="done", help=THEN_HELP)
+    command.add_argument("--clients", type=at_least(1), default=3, help="clients that write and search meanwhile")
+    command.add_argument("--golden", type=at_least(0), default=300, help="queries of the data that are kept as golden")
+    command.add_argument("--timeout", type=seconds, default=1_800.0, help="for each state that is waited for")
+    command.add_argument("--runner", choices=("service", "none"), default="service", help="who starts the backfill")
+    command.set_defaults(command="bench migration")
 
 
 def _queries(command: argparse.ArgumentParser) -> None:

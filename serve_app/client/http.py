@@ -119,6 +119,9 @@ class Client:
                 return found
             after = {"after": page["next"]}
 
+    def put_golden(self, golden: Json) -> Json:
+        return self._send("/v1/golden", golden)
+
     def begin_backup(self, kind: str, uri: str | None) -> Json:
         return self._send("/v1/admin/backups", {"kind": kind} | ({"uri": uri} if uri else {}))
 
