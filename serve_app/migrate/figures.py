@@ -21,11 +21,20 @@ COLLAPSE: Final = 0.5
 """Vectors of the new version that alone find surely less than this part of what those of the old one find are broken,
 however well words make up for it."""
 
+UNRELATED: Final = 0.1
+"""Vectors that surely agree less than that with the old ones beyond chance, and find less by themselves, are broken."""
+
+JUDGED_LEVEL: Final = 0.99
+"""Of the interval of queries that are judged: an opinion has to be surer than what is known."""
+
 ALONE_LEAST: Final = 0.1
 """Where the old vectors find no more than that by themselves, nothing is concluded from the new ones."""
 
 LACKING_MORE: Final = 0.05
 """So many more of the new side's answers may lack something, of all that were asked."""
+
+GOLDEN, JUDGED = "golden", "judged"
+"""Rows of `Figures.sources`: of queries whose answers are known, and of the others."""
 
 DIGITS: Final = 4
 
@@ -120,6 +129,8 @@ class Figures(msgspec.Struct, frozen=True):
     """By vectors alone, without words and without a second stage."""
     alone_beyond: float | None
     """What the target's vectors reach less `COLLAPSE` of what the base's do: the upper end of its interval."""
+    agreement: float | None
+    """How far vectors of both sides find the same by themselves, beyond chance: the upper end of its interval."""
     sources: tuple[Row, ...]
     tenants: tuple[Row, ...]
     scripts: tuple[Row, ...]
@@ -151,7 +162,8 @@ def figures(
         overall=_row("all", found, seed, k),
         alone=_paired("vectors alone", alone, seed, LEVEL) if alone else None,
         alone_beyond=_beyond(alone, seed) if alone else None,
-        sources=_rows(found, lambda one: one.source, seed, k),
+        agreement=_agreed(found, seed),
+        sources=(*_judgement(GOLDEN, found, seed, k), *_judgement(JUDGED, found, seed, k)),
         tenants=tuple(tenants),
         scripts=_rows(found, lambda one: one.script, seed, k),
         categories=_rows(found, lambda one: one.category, seed, k),
@@ -168,19 +180,24 @@ def decided(found: Figures | None, counts: Counts, terms: Terms) -> tuple[Verdic
     compared = counts.compared
     if found is None or compared < terms.queries_min:
         return "undecided", (f"{compared} queries could be compared, fewer than {terms.queries_min}",)
-    failures = [*_collapsed(found), *_lost(found.overall, terms.loss, found.k)]
-    failures += [
-        why
-        for row in _weighed(found.sources, terms)
-        if len(found.sources) > 1
-        for why in _lost(row, terms.loss, found.k)
-    ]
+    failures = _collapsed(found)
+    failures += [why for row in _decisive(found, terms) for why in _lost(row, _allowed(row, terms), found.k)]
     failures += [why for row in _weighed(found.tenants, terms) for why in _lost_by_tenant(row, terms, found.k)]
     if failures:
         return "failed", tuple(failures)
     if doubts := _doubts(found, counts, terms):
         return "undecided", tuple(doubts)
     return "passed", _passed(found, terms)
+
+
+def _decisive(found: Figures, terms: Terms) -> list[Row]:
+    """Known and judged queries each by themselves, as far as there are enough; else all together."""
+    return _weighed(found.sources, terms) or [found.overall]
+
+
+def _allowed(row: Row, terms: Terms) -> float:
+    """Who judges may be wrong by some hundredths, in favour of either side, however many queries there are."""
+    return terms.loss if row.name == GOLDEN else max(terms.loss, terms.tenant_loss)
 
 
 def _weighed(rows: Iterable[Row], terms: Terms) -> list[Row]:
@@ -200,19 +217,24 @@ def _lost_by_tenant(row: Row, terms: Terms, k: int) -> list[str]:
 
 def _collapsed(found: Figures) -> list[str]:
     alone = found.alone
-    if alone is None or found.alone_beyond is None or alone.base <= ALONE_LEAST or found.alone_beyond >= 0:
+    if alone is None or alone.base <= ALONE_LEAST:
         return []
     reached = f"vectors alone reach {alone.target:.3f} under the target and {alone.base:.3f} under the base"
-    return [f"{reached} ({alone.queries} queries): surely less than {COLLAPSE:.0%} of it"]
+    if found.alone_beyond is not None and found.alone_beyond < 0:
+        return [f"{reached} ({alone.queries} queries): surely less than {COLLAPSE:.0%} of it"]
+    if found.agreement is not None and found.agreement < UNRELATED and alone.high < 0:
+        return [
+            f"{reached} ({alone.queries} queries), and agree by chance alone: at most {found.agreement:.3f} beyond it"
+        ]
+    return []
 
 
 def _doubts(found: Figures, counts: Counts, terms: Terms) -> list[str]:
-    doubts = []
-    row = found.overall
-    if row.difference < -terms.loss and row.low < -terms.tenant_loss:
-        doubts.append(
-            f"{_told(row, found.k)}: chance may explain the loss, but more than {terms.tenant_loss:.3f} may be lost"
-        )
+    doubts = [
+        f"{_told(row, found.k)}: chance may explain the loss, but more than {terms.tenant_loss:.3f} may be lost"
+        for row in _decisive(found, terms)
+        if row.difference < -_allowed(row, terms) and row.low < -terms.tenant_loss
+    ]
     asked = counts.compared + counts.lacking
     if (found.target.lacking - found.base.lacking) > LACKING_MORE * asked:
         doubts.append(f"{found.target.lacking} of {asked} answers of the target lacked something, see the figures")
@@ -220,16 +242,18 @@ def _doubts(found: Figures, counts: Counts, terms: Terms) -> list[str]:
 
 
 def _passed(found: Figures, terms: Terms) -> tuple[str, ...]:
-    told = _told(found.overall, found.k)
-    if found.overall.difference < -terms.loss:
-        told += f": chance explains the loss, and surely less than {terms.tenant_loss:.3f} is lost"
-    return told, f"mean reciprocal rank {found.target.mrr:.3f} against {found.base.mrr:.3f}"
+    told = [
+        _told(row, found.k)
+        + (": chance explains the loss, and hardly more is lost" if row.difference < -_allowed(row, terms) else "")
+        for row in _decisive(found, terms)
+    ]
+    return *told, f"mean reciprocal rank {found.target.mrr:.3f} against {found.base.mrr:.3f}"
 
 
 def _told(row: Row, k: int) -> str:
     return (
         f"{row.name}: recall@{k} {row.target:.3f} against {row.base:.3f}, difference {row.difference:+.3f}"
-        f" (95 % from {row.low:+.3f} to {row.high:+.3f}, {row.queries} queries)"
+        f" (interval from {row.low:+.3f} to {row.high:+.3f}, {row.queries} queries)"
     )
 
 
@@ -240,6 +264,12 @@ def _rows(
     for one in found:
         of_groups.setdefault(group(one), []).append(one)
     return tuple(_row(name, of_groups[name], seed, k, level) for name in sorted(of_groups))
+
+
+def _judgement(name: str, found: Sequence[Told], seed: int, k: int) -> tuple[Row, ...]:
+    golden = name == GOLDEN
+    of_it = [one for one in found if (one.source == "golden") == golden]
+    return (_row(name, of_it, seed, k, LEVEL if golden else JUDGED_LEVEL),) if of_it else ()
 
 
 def _row(name: str, found: Sequence[Told], seed: int, k: int, level: float = LEVEL) -> Row:
@@ -255,6 +285,11 @@ def _alone(found: Sequence[Told]) -> list[tuple[float, float]]:
 
 def _beyond(alone: Sequence[tuple[float, float]], seed: int) -> float:
     return _r(estimate([target - COLLAPSE * base for base, target in alone], seed).high)
+
+
+def _agreed(found: Sequence[Told], seed: int) -> float | None:
+    known = [one.agreement for one in found if one.agreement is not None]
+    return _r(estimate(known, seed).high) if known else None
 
 
 def _paired(name: str, pairs: Sequence[tuple[float, float]], seed: int, level: float) -> Row:

@@ -87,7 +87,10 @@ class Pairs:
         if not relevant:
             return Outcome("unjudged")
         found = (alone[0].seqs, alone[1].seqs) if alone is not None and by_words else (None, None)
-        lists = Listed(base.seqs, found[0], base.seconds), Listed(target.seqs, found[1], target.seconds)
+        lists = (
+            Listed(base.seqs, found[0], base.seconds, base.candidates),
+            Listed(target.seqs, found[1], target.seconds, target.candidates),
+        )
         category = query_type(query.text, None)
         script = script_of(query.text)
         return Outcome("told", told(query.owner.tenant, query.source, script, category, lists, relevant, by_words, k))

@@ -37,6 +37,8 @@ class Listed(NamedTuple):
     seqs: tuple[int, ...]
     alone: tuple[int, ...] | None = None
     seconds: float = 0.0
+    candidates: int = 0
+    """Turns that there were to choose from."""
 
 
 class Side(NamedTuple):
@@ -68,6 +70,8 @@ class Told(NamedTuple):
     overlap: float
     rbo: float
     tau: float | None
+    agreement: float | None = None
+    """Overlap of what vectors alone find, beyond what two lists drawn blindly share: 0 by chance, 1 for equal ones."""
 
 
 class Estimate(NamedTuple):
@@ -91,9 +95,8 @@ def told(
     """Of base and target, down to rank `k`. There is at least one relevant turn of each kind."""
     base, target = (_side(one, relevant, relevant_alone, k) for one in lists)
     here, there = (one.seqs[:k] for one in lists)
-    return Told(
-        tenant, source, script, category, base, target, overlap(here, there), rbo(here, there), tau(here, there)
-    )
+    alike = overlap(here, there), rbo(here, there), tau(here, there)
+    return Told(tenant, source, script, category, base, target, *alike, _agreement(*lists, k))
 
 
 def _side(listed: Listed, relevant: Collection[int], relevant_alone: Collection[int], k: int) -> Side:
@@ -103,6 +106,13 @@ def _side(listed: Listed, relevant: Collection[int], relevant_alone: Collection[
     if listed.alone is not None:
         alone = len(set(relevant_alone) & set(listed.alone[:k])) / len(relevant_alone)
     return Side(ranks, alone, listed.seconds)
+
+
+def _agreement(base: Listed, target: Listed, k: int) -> float | None:
+    if base.alone is None or target.alone is None:
+        return None
+    chance = k / max(base.candidates, target.candidates, k)
+    return (overlap(base.alone[:k], target.alone[:k]) - chance) / (1 - chance) if chance < 1 else None
 
 
 def overlap(here: Sequence[int], there: Sequence[int]) -> float:

@@ -19,7 +19,7 @@ MISSED = tuple(range(100, 100 + K))
 def one(base: bool = True, target: bool = True, *, alone: tuple[bool, bool] = (True, True), **of: str) -> Told:
     """A query whose only relevant turn each side finds, or does not."""
     sides = [
-        Listed(FULL if found else MISSED, FULL if by_itself else MISSED, 0.01)
+        Listed(FULL if found else MISSED, FULL if by_itself else MISSED, 0.01, 1_000)
         for found, by_itself in zip((base, target), alone, strict=True)
     ]
     source: Source = "logged" if of.get("source") == "logged" else "golden"
@@ -93,6 +93,22 @@ def test_vectors_that_find_nothing_by_themselves_fail_however_well_words_do() ->
     assert verdict([one(alone=(True, at < 4)) for at in range(20)]) == "failed"
     assert verdict([one(alone=(True, at < 14)) for at in range(20)]) == "passed"
     assert verdict([one(alone=(False, False))] * 20) == "passed"  # the old ones find no more
+
+
+@pytest.mark.parametrize(("source", "expected"), [("golden", "failed"), ("logged", "passed")])
+def test_a_judge_may_be_wrong_by_some_hundredths(source: str, expected: str) -> None:
+    assert verdict([one(True, at > 29, source=source) for at in range(1_000)]) == expected
+    assert verdict([one(True, at > 99, source=source) for at in range(1_000)]) == "failed"
+
+
+def test_vectors_that_agree_by_chance_alone_fail_with_few_judged_queries() -> None:
+    """The new ones reach more than half of what the old ones do, by chance, and find nothing that these find."""
+    found = [one(alone=(at < 18, False), source="logged") for at in range(20)]
+    by_chance = [unlike._replace(target=unlike.target._replace(alone=0.5), agreement=0.02) for unlike in found]
+    assert verdict(by_chance) == "failed"
+    assert verdict([unlike._replace(agreement=0.4) for unlike in by_chance]) == "passed"
+    better = [unlike._replace(target=unlike.target._replace(alone=0.9)) for unlike in by_chance]
+    assert verdict(better) == "passed"  # unlike, and no worse
 
 
 def test_what_is_judged_does_not_hide_what_is_gold() -> None:

@@ -33,6 +33,17 @@ def test_by_hand() -> None:
     assert one.tau == pytest.approx(1 / 3)  # of 1-2, 1-3, 2-3 one pair is the other way round
 
 
+def test_agreement_is_counted_beyond_chance() -> None:
+    def agreement(base: Seqs, target: Seqs, candidates: int) -> float | None:
+        sides = Listed((1,), base, 0.0, candidates), Listed((1,), target, 0.0, candidates)
+        return told("t", "golden", "Latin", "lookup", sides, {1}, {1}, 2).agreement
+
+    assert agreement((1, 2), (2, 1), 20) == 1.0
+    assert agreement((1, 2), (1, 3), 4) == 0.0  # two of four share one by chance
+    assert agreement((1, 2), (3, 4), 20) == pytest.approx(-1 / 9)
+    assert agreement((1, 2), (1, 2), 2) is None
+
+
 def test_what_lies_below_k_is_not_found() -> None:
     one = both((9, 8, 1), (1, 9, 8), {1}, k=2)
     assert (one.base.recall(2), one.target.recall(2), one.base.reciprocal) == (0, 1, 0)
