@@ -67,6 +67,8 @@ class Volume(NamedTuple):
     state_seq: int
     lacking: int
     """Turns whose vectors were still to come."""
+    beside: int = 0
+    """Vectors that lay beside its turns: more come there when a migration fills them in, and go with a version."""
 
     @property
     def bytes(self) -> int:
@@ -87,14 +89,17 @@ def ready_before(rows: pa.Table) -> int | None:
 
 
 class Span(NamedTuple):
-    """What a volume is made from: rows of turns, and of each version the vectors of their present states."""
+    """What a volume is made from: rows of turns, and of each version the vectors of their present states; with how many
+    lie beside them.
+    """
 
     rows: pa.Table
     vectors: Mapping[str, Parts]
+    beside: int = 0
 
     def until(self, seq: int) -> Span:
         """Without the turns from `seq` on: their vectors find no turn."""
-        return Span(self.rows.filter(pa.array(np.asarray(self.rows["seq"]) < seq)), self.vectors)
+        return self._replace(rows=self.rows.filter(pa.array(np.asarray(self.rows["seq"]) < seq)))
 
 
 def volume_of(span: Span, state_seq: int, quantised_from: int = QUANTISED_FROM) -> Volume:
@@ -116,6 +121,7 @@ def volume_of(span: Span, state_seq: int, quantised_from: int = QUANTISED_FROM) 
         named=postings_of(_names(turns), "\n"),
         vectors={version: _version_rows(parts, seqs, quantised_from) for version, parts in span.vectors.items()},
         state_seq=state_seq,
+        beside=span.beside,
         lacking=int((np.asarray(turns["vector_rev"]) < np.asarray(turns["rev"])).sum()),
     )
 

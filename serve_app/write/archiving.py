@@ -34,10 +34,16 @@ RENEWED_EVERY_S: Final = 30.0
 
 
 class Round(NamedTuple):
-    """When an owner's volumes were looked at last, and the state that those of a round under way are brought to."""
+    """When an owner's volumes were looked at last, and the state that those of a round under way are brought to.
+
+    `beside`: how many vectors lay beside all of the owner's turns of the archive when the last round began.
+    """
 
     at: float
     target: int | None
+    beside: int = 0
+    refill: bool = False
+    """Vectors beside have come or gone, and have come to rest: volumes that know of others are made anew."""
 
 
 class Archiver:
@@ -110,13 +116,17 @@ class Archiver:
         """One volume anew that holds what has gone or changed. A round takes each that is outdated when it begins."""
         now, rounds = time.monotonic(), self._rounds.setdefault(shard.number, {})
         since = rounds.get(owner, Round(0.0, None))
-        if since.target is None and now - since.at < self._renewed_every_s:
-            return False
-        target = shard.folded_seq if since.target is None else since.target
+        if since.target is None:
+            if now - since.at < self._renewed_every_s:
+                return False
+            since = self._begun(shard, owner, archive, since)
         with block.lock:
-            old = next((one for one in archive.outdated(block) if one.state_seq < target), None)
-            cleared = archive.cleared
-        rounds[owner] = Round(now, None if old is None else target)
+            _let_go(archive, {version.name for version in shard.versions})
+            outdated, cleared = archive.outdated(block), archive.cleared
+        if since.refill:
+            outdated += [one for one in archive.volumes if one.beside != _beside(shard, owner, one)]
+        old = next((one for one in outdated if one.state_seq < (since.target or 0)), None)
+        rounds[owner] = since._replace(at=now, target=None if old is None else since.target)
         if old is None:
             return False
         made = self._read(shard, owner, int(old.seqs[0]), int(old.seqs[-1]), int(old.seqs[0]) - 1, whole=True)
@@ -124,6 +134,15 @@ class Archiver:
             if archive.cleared == cleared:
                 archive.replace([old], [] if made is None else [made])
         return True
+
+    def _begun(self, shard: Shard, owner: str, archive: Archive, last: Round) -> Round:
+        """A new round. While vectors keep coming beside, as in a backfill, the volumes wait: each would be made again
+        and again.
+        """
+        volumes = archive.volumes
+        lying = sum(_beside(shard, owner, one) for one in volumes)
+        known = sum(one.beside for one in volumes)
+        return Round(last.at, shard.folded_seq, lying, refill=lying == last.beside != known)
 
     def _read(self, shard: Shard, owner: str, first: int, last: int, through: int, *, whole: bool) -> Volume | None:
         """The turns between two seqs as the table has them; None where none are left.
@@ -139,6 +158,20 @@ class Archiver:
             return None
         made = volume_of(span, state_seq, self._quantised_from)
         return made if len(made.seqs) and (whole or made.seqs[-1] > through) else None
+
+
+def _let_go(archive: Archive, held: set[str]) -> None:
+    """Vectors of versions that the shard does not hold any more."""
+    for one in archive.volumes:
+        if one.vectors.keys() - held:
+            kept = {name: vectors for name, vectors in one.vectors.items() if name in held}
+            archive.replace([one], [one._replace(vectors=kept)])
+
+
+def _beside(shard: Shard, owner: str, volume: Volume) -> int:
+    if not shard.table.tables_beside:
+        return 0
+    return shard.table.count_beside(owner, int(volume.seqs[0]), int(volume.seqs[-1]))
 
 
 def _edits_noted(shard: Shard, owner: str, archive: Archive) -> bool:

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from serve_app.core import Mode, TimeWindow
+from serve_app.core import Mode, TimeWindow, Turn
 from serve_app.errors import DeadlinePassed, StoreUnavailable
 from serve_app.memory import entities
 from serve_app.memory.reading import unfolded
+from serve_app.models.stub import HashEmbedder
 from serve_app.ports import EncodedQuery
 from serve_app.retrieve.archived import Breadth, ranked
 from serve_app.retrieve.expand import NO_DATE
@@ -36,9 +37,10 @@ from serve_app.stores.archive import BYTES_A_TURN, REVISED_MAX, Archive, Archive
 from serve_app.stores.rough import QUANTISED_FROM, RoughVectors
 from serve_app.stores.terms import read_query
 from serve_app.write.archiving import Archiver
+from serve_app.write.backfill import BackfillItem, put_backfill
 from serve_app.write.erasing import EraseUser
 from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
-from tests.write.shards import ANN, EMBEDDER, VERSION, OneShard
+from tests.write.shards import ANN, EMBEDDER, VERSION, OneShard, vectors_of
 
 RESIDENT = 50
 TURNS = 600
@@ -586,3 +588,43 @@ def test_looks_at_what_has_gone_are_paced_for_each_shard(opened: Callable[..., O
     tended()
     delete(60)
     assert tended() == 0
+
+
+def test_archives_take_up_what_a_backfill_brings_once_it_rests_and_drop_a_released_version(
+    opened: Callable[..., OneShard],
+) -> None:
+    large = opened(owner_turns_resident=RESIDENT)
+    archiver = Archiver(volume_turns_max=64, renewed_every_s=0.0)
+    fill(large, texts(240))
+    large.shard.hold(NEW.version)
+    held = partial(_with_vectors, large, archiver)
+    assert held(NEW.version.name) == 0
+    turns = large.shard.turns(ANN, list(range(1, 1_000)))
+    backfill(large, turns[:100])
+    archived = large.shard.archives.of(ANN)
+    assert archived is not None
+    assert held(NEW.version.name) == held(NEW.version.name) == 100
+    backfill(large, turns[100:])
+    assert held(NEW.version.name) == sum(len(volume.seqs) for volume in archived.volumes)
+    large.shard.release(VERSION.name)
+    assert held(VERSION.name) == 0
+    assert held(NEW.version.name) > 100
+
+
+NEW = HashEmbedder(32)
+
+
+def backfill(shard: OneShard, turns: Sequence[Turn]) -> None:
+    items = [BackfillItem(ANN, vectors_of(turn, 1, NEW)) for turn in turns]
+    put_backfill(shard.writer, NEW.version.name, items)
+
+
+def _with_vectors(shard: OneShard, archiver: Archiver, version: str) -> int:
+    """Vectors of a version in the archive, after some rounds."""
+    shard.fold()
+    shard.block(ANN)
+    for _ in range(20):
+        archiver.tend_shard(shard.shard)
+    found = shard.shard.archives.of(ANN)
+    assert found is not None
+    return sum(len(volume.vectors[version].turns) for volume in found.volumes if version in volume.vectors)
