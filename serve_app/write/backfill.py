@@ -8,6 +8,7 @@ know of the turns is read before, what came since is in the tail.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -44,7 +45,7 @@ TAIL_BYTES_MAX: Final = 256 << 20
 """Vectors in the tail of a shard beyond which a job has to wait for the fold."""
 
 READ_ATTEMPTS: Final = 5
-"""A unit whose look at the tables is overtaken by a fold is looked at again so often."""
+"""A unit whose look at the tables is overtaken by a fold is looked at again so often, then between two folds."""
 
 NOBODY: Final = f"{OWNER_SEPARATOR}backfill"
 """In the place of an owner: a unit has many, and waits for none. No tenant has an empty name."""
@@ -154,16 +155,27 @@ def put_backfill(writer: ShardWriter, version: str, items: Sequence[BackfillItem
     if held is None:
         raise InvalidRequest(f"version: the store holds no vectors of {version!r}")
     checked(held, items)
-    seqs = sorted(one.made.turn_seq for one in items)
     for _ in range(READ_ATTEMPTS):
-        folded_seq, standing = shard.folded_seq, shard.reads.states(seqs)
-        try:
-            written, _ = writer.submit(PutBackfill(version, items, folded_seq, standing)).result(wait_s)
-        except Overtaken:
-            continue
-        assert isinstance(written, Written)
-        return written
-    raise StoreUnavailable("the tables change faster than they can be read")
+        with suppress(Overtaken):
+            return _put_once(writer, version, items, wait_s)
+    try:
+        with shard.merging:
+            return _put_once(writer, version, items, wait_s)
+    except Overtaken:
+        raise StoreUnavailable("the tables change while nobody but this writer should change them") from None
+
+
+def _put_once(writer: ShardWriter, version: str, items: Sequence[BackfillItem], wait_s: float) -> Written:
+    """Raises Overtaken, and StoreUnavailable where the writer does not come to it: it may do it all the same later."""
+    shard = writer.shard
+    folded_seq = shard.folded_seq
+    standing = shard.reads.states(sorted(one.made.turn_seq for one in items))
+    try:
+        written, _ = writer.submit(PutBackfill(version, items, folded_seq, standing)).result(wait_s)
+    except TimeoutError:
+        raise StoreUnavailable(f"the writer did not come to it within {wait_s:g} s") from None
+    assert isinstance(written, Written)
+    return written
 
 
 def _brought_up(
