@@ -83,7 +83,7 @@ class ShardTable:
                 start = unit_last + 1
 
     def _turns(self, first: int, last: int, through: int) -> tuple[list[StoredBody], int]:
-        rows = self._table.read(lambda one: one.between(first, last, TURNS, COLUMNS)).to_pylist()
+        rows = self._table.read(lambda one: one.between(first, last, COLUMNS, TURNS)).to_pylist()
         warm = [row for row in rows if row["tier"] < COLD]
         turns = [StoredBody(row["owner"], row["seq"], row["rev"], row["body"]) for row in warm if row["rev"] <= through]
         return turns, len(rows) - len(warm)
@@ -92,7 +92,7 @@ class ShardTable:
         """(turns that are not cold, cold turns)."""
         warm = cold = 0
         for start, end in cut([(first, last)], STRETCH_SEQS):
-            rows = self._table.read(lambda one, at=(start, end): one.between(*at, TURNS, ["tier"]))  # type: ignore[misc]
+            rows = self._table.read(lambda one, at=(start, end): one.between(*at, ["tier"], TURNS))  # type: ignore[misc]
             tiers = np.asarray(rows["tier"])
             warm, cold = warm + int((tiers < COLD).sum()), cold + int((tiers == COLD).sum())
         return warm, cold

@@ -256,11 +256,12 @@ class Backfills:
         """Turns whose vectors could not be made."""
         return self._of(migration.id).dead
 
-    def discard(self, migration_id: str) -> None:
+    def discard(self, migration: Migration) -> None:
         """Forget how far it was."""
         with self._changing:
-            self._files.pop(migration_id, None)
-            (self._folder / f"{migration_id}.json").unlink(missing_ok=True)
+            for known in (self._files, self._heard, self._rates, self._complete):
+                known.pop(migration.id, None)
+            (self._folder / f"{migration.id}.json").unlink(missing_ok=True)
 
     # ---- the file
 
