@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
-from serve_app.backup.layout import TABLES, Layout
 from serve_app.migrate.intervals import Interval, cut
 from serve_app.stores.rows import COLD
+
+if TYPE_CHECKING:
+    from serve_app.backup.layout import Layout
 
 UNIT_SEQS = 256
 """Positions of the log in one unit, and so turns at most: what is lost when whoever works on it dies."""
@@ -66,7 +68,7 @@ class ShardTable:
 
     def __init__(self, layout: Layout, shard: int) -> None:
         # imported here: whoever starts Ray imports this module before, and LanceDB bears no fork
-        from jobs.stored_rows import Source, StoredTable
+        from jobs.stored_rows import TABLES, Source, StoredTable
 
         self._shard = shard
         self._table = StoredTable(Source(layout), shard, TABLES)

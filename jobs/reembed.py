@@ -25,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tqdm import tqdm
@@ -35,15 +35,15 @@ from jobs.link import Beats, Link, Refused, Sink
 from jobs.reading import stretch_length, stretches
 from jobs.session import ray_session
 from jobs.work import Open, Work
-from serve_app.backup.layout import Layout
+from serve_app.arguments import add_reembed
 from serve_app.errors import EncoderUnavailable, InvalidRequest, MemstrataError
 from serve_app.migrate.intervals import missing, size
 from serve_app.migrate.units import Claim, Taken, Units
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.observe.costs import PriceOptions
 
-ACTORS_MAX = 64
-"""Of the pool that embeds."""
+if TYPE_CHECKING:
+    from serve_app.backup.layout import Layout
 
 SPARE_CPUS = 1
 """Of a private Ray, for what reads."""
@@ -56,6 +56,9 @@ SENDING_MAX = 4
 
 PASSES_MAX = 8
 """Over what is left; a second one is needed where a node died, or the tables lack something at the end."""
+
+FIRST_KEY_FILE = "admin.key"
+"""That a service left in its data folder."""
 
 DONE, FAILED, NOT_OURS = 0, 1, 3
 
@@ -71,7 +74,12 @@ class Lost(MemstrataError):
 def main(
     arguments: Sequence[str] | None = None, *, session: Session | None = None, open_one: Open = open_embedder
 ) -> int:
-    args = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return run(add_reembed(parser).parse_args(arguments), session=session, open_one=open_one)
+
+
+def run(args: argparse.Namespace, *, session: Session | None = None, open_one: Open = open_embedder) -> int:
+    """Gives the exit status."""
     try:
         return _run(args, session or partial(ray_session, cpus=(args.actors or 1) + SPARE_CPUS), open_one)
     except Refused as error:
@@ -82,34 +90,10 @@ def main(
         return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    return parser
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", required=True, help="the service that writes the store")
-    parser.add_argument("--data", type=Path, required=True, help="data folder of the store")
-    parser.add_argument("--config", type=Path, help="TOML file of settings, as the service has it")
-    parser.add_argument("--migration", required=True, metavar="ID", help="the migration to be backfilled")
-    parser.add_argument("--key-file", type=Path, required=True, help="file that holds an operator's key")
-    parser.add_argument("--address", help="Ray cluster to run on; else RAY_ADDRESS, else a private one on this host")
-    parser.add_argument("--actors", type=_actors, help="encoders at most; else one a GPU, or one where there is none")
-    parser.add_argument("--json", action="store_true", help="end with one JSON object on standard output")
-
-
-def _actors(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= ACTORS_MAX:
-        raise argparse.ArgumentTypeError(f"1 to {ACTORS_MAX}")
-    return number
-
-
 def _run(args: argparse.Namespace, session: Session, open_one: Open) -> int:
     began = time.monotonic()
     with ExitStack() as opened:
-        link = Link(args.url, _key(args.key_file), args.migration)
+        link = Link(args.url, _key(args.key_file or args.data / FIRST_KEY_FILE), args.migration)
         opened.callback(link.close)
         worker = f"{socket.gethostname()}-{os.getpid()}"
         claim = link.claim(worker)
@@ -193,16 +177,18 @@ class Job:
     def run(self, advance: Callable[[int], object]) -> dict[str, Any]:
         """Passes over what is left until the service finds nothing that lacks vectors. Raises MemstrataError."""
         total, units = Taken(), 0
-        claim = self._claim
+        claim, watch = self._claim, Watch()
         for passed in range(1, PASSES_MAX + 1):
             for taken in self._sent(self._work(claim), claim.fence):
                 units += 1
                 total = _plus(total, taken)
-                advance(taken.written + taken.stale + taken.gone)
+                through = taken.written + taken.stale + taken.gone + taken.dead
+                watch.passed(through)
+                advance(through)
             finished = self._link.put(Units(claim.fence, finish=True))
             if finished.complete:
                 counts = {name: getattr(total, name) for name in ("written", "stale", "gone", "cold", "dead")}
-                return counts | {"units": units, "passes": passed}
+                return counts | {"units": units, "passes": passed} | watch.told()
             claim = msgspec.structs.replace(claim, shards=finished.shards)
         raise Lost(f"after {PASSES_MAX} passes something still lacks vectors")
 
@@ -226,6 +212,29 @@ class Job:
                     yield sending.popleft().result()
             while sending:
                 yield sending.popleft().result()
+
+
+class Watch:
+    """How fast turns go through, from the first unit on: before it encoders are loaded."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._first: float | None = None
+        self._last = self._began
+        self._turns = 0
+
+    def passed(self, turns: int) -> None:
+        self._last = time.monotonic()
+        if self._first is None:
+            self._first = self._last
+        else:
+            self._turns += turns
+
+    def told(self) -> dict[str, Any]:
+        """`start_s` until the first unit was durable; `rate` after it, in turns a second, None of one unit alone."""
+        start_s = None if self._first is None else round(self._first - self._began, 3)
+        spent = self._last - (self._first or self._last)
+        return {"start_s": start_s, "rate": round(self._turns / spent, 1) if spent else None}
 
 
 def _plus(one: Taken, other: Taken) -> Taken:

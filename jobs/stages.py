@@ -22,7 +22,6 @@ from jobs.link import Beats
 from jobs.reading import ShardTable, Unit
 from jobs.resting import Resting, Told
 from jobs.work import Work
-from serve_app.backup.layout import Layout
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import MemstrataError
 
@@ -106,7 +105,7 @@ def _bound() -> None:
     context.execution_options.resource_limits = ExecutionResources(object_store_memory=STORE_BYTES)
 
 
-def _read(batch: dict[str, Any], layout: Layout, through: dict[int, int]) -> Iterator[dict[str, Any]]:
+def _read(batch: dict[str, Any], layout: Any, through: dict[int, int]) -> Iterator[dict[str, Any]]:
     """The units of a stretch."""
     _be_nice()
     for at in batch["at"]:

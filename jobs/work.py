@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jobs.reading import Stretch
-from serve_app.backup.layout import Layout
 from serve_app.models.embed import EncoderOptions
 from serve_app.ports import Embedder
+
+if TYPE_CHECKING:
+    from serve_app.backup.layout import Layout
 
 Open = Callable[[EncoderOptions], Embedder]
 

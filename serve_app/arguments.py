@@ -12,7 +12,7 @@ from typing import Any
 
 from serve_app.layouts import QUERY_TYPES
 from serve_app.measuring_arguments import add_measuring
-from serve_app.options import MODE_HELP, json_too, port, remote, seconds, setting, share
+from serve_app.options import MODE_HELP, at_least, json_too, port, remote, seconds, setting, share
 
 DEFAULT_BUDGET_TOKENS = 2_000
 PORT_WAIT_S = 10.0
@@ -41,6 +41,10 @@ users come to it by shares, as long as what they find is no worse; else it turns
 SET_HELP = "another option of the section; may be repeated"
 TERM_HELP = "like canary_s=600; may be repeated. What is not said is as the policy `migration` says"
 RUNNER_HELP = "who starts the job that embeds: the service, or somebody else, by memstrata reembed"
+REEMBED_FORM = """\
+Every turn from before a migration began gets vectors of the new version, on Ray Data. Stopped, it is taken up where it
+was. The cost is told before it begins."""
+ACTORS_MAX = 64
 SHARE_HELP = "percent of the budget for a zone; may be repeated; a zone without keeps what it has, or what default has"
 AT_HELP = "state as of this moment (RFC 3339 with offset); else the newest"
 
@@ -79,6 +83,10 @@ def parser() -> argparse.ArgumentParser:
     _restore(commands.add_parser("restore", help="make a store from a backup, in a new place"))
     _verify(commands.add_parser("verify", help="check whether a store is whole; changes nothing"))
     _repair(commands.add_parser("repair", help="give up what is damaged in a log", description=REPAIR_FORM))
+    reembed = commands.add_parser(
+        "reembed", help="embed what a store held before a migration", description=REEMBED_FORM
+    )
+    add_reembed(reembed).set_defaults(command="reembed")
     add_measuring(commands)
     return whole
 
@@ -219,6 +227,24 @@ def _repair(command: argparse.ArgumentParser) -> None:
     command.add_argument("--shard", type=int, help="only this one; else every shard that is damaged")
     command.add_argument("--yes", action="store_true", help="do it")
     json_too(_config(command)).set_defaults(command="repair")
+
+
+def add_reembed(command: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Those of the job itself, too."""
+    command.add_argument("--url", required=True, help="the service that writes the store")
+    command.add_argument("--data", type=Path, required=True, help="data folder of the store")
+    command.add_argument("--migration", required=True, metavar="ID", help="the migration to be backfilled")
+    command.add_argument("--key-file", type=Path, help="file of an operator's key; else the first key in --data")
+    command.add_argument("--address", help="Ray cluster to run on; else RAY_ADDRESS, else a private one on this host")
+    command.add_argument("--actors", type=_actors, help="encoders at most; else one a GPU, or one where there is none")
+    return json_too(_config(command))
+
+
+def _actors(text: str) -> int:
+    number = at_least(1)(text)
+    if number > ACTORS_MAX:
+        raise argparse.ArgumentTypeError(f"{number} encoders; at most {ACTORS_MAX}")
+    return number
 
 
 def _config(command: argparse.ArgumentParser) -> argparse.ArgumentParser:

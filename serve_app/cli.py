@@ -194,6 +194,13 @@ def of_figures(args: argparse.Namespace) -> int:
     return 0 if measured.sound and not measured.missed else 1
 
 
+def reembed(args: argparse.Namespace) -> int:
+    """The job; its exit codes are its own."""
+    from jobs import reembed as job
+
+    return job.run(args)
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "serve": serve,
     "keys create": create_key,
@@ -207,6 +214,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "restore": of_store,
     "verify": of_store,
     "repair": of_store,
+    "reembed": reembed,
     **dict.fromkeys(measuring.COMMANDS, of_figures),
 }
 

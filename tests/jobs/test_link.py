@@ -10,21 +10,21 @@ import pytest
 from jobs import link as links
 from jobs.embedding import Embedded
 from jobs.link import Away, Beats, Link, Refused, Sink
+from jobs.stub_service import StubService
 from serve_app.migrate.units import Item, Units
 from serve_app.models.stub import HashEmbedder
 from serve_app.records import TurnVectors
-from tests.jobs.fake_service import FakeService
 
 
 @pytest.fixture
-def service() -> Iterator[FakeService]:
-    fake = FakeService(HashEmbedder(64).version, {"model": "hash-64"}, [1_000])
+def service() -> Iterator[StubService]:
+    fake = StubService(HashEmbedder(64).version, {"model": "hash-64"}, [1_000])
     yield fake
     fake.close()
 
 
 @pytest.fixture
-def link(service: FakeService) -> Iterator[Link]:
+def link(service: StubService) -> Iterator[Link]:
     link = Link(service.url, "key", "m1", wait_max_s=5.0)
     yield link
     link.close()
@@ -34,13 +34,13 @@ def _items(count: int, size: int = 128) -> tuple[Item, ...]:
     return tuple(Item("o", TurnVectors(seq, seq, "s", f"t{seq}", bytes(size))) for seq in range(1, count + 1))
 
 
-def test_a_claim_waits_for_a_job_that_was_killed(service: FakeService, link: Link) -> None:
+def test_a_claim_waits_for_a_job_that_was_killed(service: StubService, link: Link) -> None:
     service.refusals = [(409, "migration_claimed")]
     claim = link.claim("w", wait_s=5.0)
     assert (claim.fence, claim.shards[0].through, claim.options) == (1, 1_000, {"model": "hash-64"})
 
 
-def test_a_claim_is_refused_while_another_job_lives(service: FakeService, link: Link) -> None:
+def test_a_claim_is_refused_while_another_job_lives(service: StubService, link: Link) -> None:
     service.refusals = [(409, "migration_claimed")] * 100
     with pytest.raises(Refused) as refused:
         link.claim("w", wait_s=0.0)
@@ -48,7 +48,7 @@ def test_a_claim_is_refused_while_another_job_lives(service: FakeService, link: 
 
 
 @pytest.mark.parametrize("status", [429, 503, 507])
-def test_what_is_refused_for_now_is_sent_again(service: FakeService, link: Link, status: int) -> None:
+def test_what_is_refused_for_now_is_sent_again(service: StubService, link: Link, status: int) -> None:
     fence = link.claim("w").fence
     service.refusals = [(status, "overloaded")]
     assert link.put(Units(fence, 0, _items(3), done=(1, 256))).written == 3
@@ -56,7 +56,7 @@ def test_what_is_refused_for_now_is_sent_again(service: FakeService, link: Link,
     assert service.done == [((1, 256),)]
 
 
-def test_a_service_that_stays_away_ends_the_job(service: FakeService) -> None:
+def test_a_service_that_stays_away_ends_the_job(service: StubService) -> None:
     link = Link(service.url, "key", "m1", wait_max_s=0.0)
     fence = link.claim("w").fence
     service.refusals = [(503, "not_ready")] * 100
@@ -64,7 +64,7 @@ def test_a_service_that_stays_away_ends_the_job(service: FakeService) -> None:
         link.put(Units(fence, 0, _items(1)))
 
 
-def test_an_older_fence_is_refused_at_once(service: FakeService, link: Link) -> None:
+def test_an_older_fence_is_refused_at_once(service: StubService, link: Link) -> None:
     fence = link.claim("w").fence
     link.claim("other")
     with pytest.raises(Refused) as refused:
@@ -72,7 +72,7 @@ def test_an_older_fence_is_refused_at_once(service: FakeService, link: Link) -> 
     assert refused.value.code == "migration_fenced"
 
 
-def test_a_unit_goes_in_parts_of_which_the_last_says_done(service: FakeService, link: Link) -> None:
+def test_a_unit_goes_in_parts_of_which_the_last_says_done(service: StubService, link: Link) -> None:
     fence = link.claim("w").fence
     beats = Beats(link, fence)
     count = 2 * links.CALL_BYTES // 100_000 + 1
@@ -83,7 +83,7 @@ def test_a_unit_goes_in_parts_of_which_the_last_says_done(service: FakeService, 
     assert sum(len(one.items) for one in service.units) == count
 
 
-def test_a_unit_without_vectors_is_done_as_well(service: FakeService, link: Link) -> None:
+def test_a_unit_without_vectors_is_done_as_well(service: StubService, link: Link) -> None:
     fence = link.claim("w").fence
     beats = Beats(link, fence)
     Sink(link, fence, beats).send(Embedded(0, 257, 512))
@@ -91,7 +91,7 @@ def test_a_unit_without_vectors_is_done_as_well(service: FakeService, link: Link
     assert service.done == [((257, 512),)]
 
 
-def test_beats_bring_how_much_to_rest_and_tell_when_it_is_over(service: FakeService, link: Link) -> None:
+def test_beats_bring_how_much_to_rest_and_tell_when_it_is_over(service: StubService, link: Link) -> None:
     fence = link.claim("w").fence
     heard: list[float] = []
     service.rest_s = 4.0

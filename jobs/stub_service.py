@@ -1,4 +1,4 @@
-"""The service's side of a backfill as small as it can be: fences, ranges, and the vectors that came, in memory."""
+"""The service's side of a backfill as small as it can be: fences, ranges, and what came. For measurements and tests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from serve_app.migrate.intervals import Intervals, added, missing
 from serve_app.migrate.units import Claim, Item, ShardLeft, Taken, Units
 
 
-class FakeService:
+class StubService:
     """Serves on a free port until `close`."""
 
-    def __init__(self, version: EmbeddingVersion, options: dict[str, Any], through: Sequence[int]) -> None:
+    def __init__(
+        self, version: EmbeddingVersion, options: dict[str, Any], through: Sequence[int], *, keep: bool = True
+    ) -> None:
+        """`keep`: what comes; else it is counted alone."""
+        self._keep, self.written = keep, 0
         self.version, self.options, self.through = version, options, tuple(through)
         self.fence = 0
         self.done: list[Intervals] = [()] * len(self.through)
@@ -75,12 +79,15 @@ class FakeService:
 
     def _put(self, body: bytes) -> tuple[int, bytes]:
         units = msgspec.msgpack.decode(body, type=Units)
-        self.calls.append(units)
+        if self._keep:
+            self.calls.append(units)
         if (units.items or units.done) and self.refusals:
             return self._refusal()
         if units.fence != self.fence:
             return 409, msgspec.json.encode({"code": "migration_fenced", "detail": "another job"})
-        self.items += units.items
+        self.written += len(units.items)
+        if self._keep:
+            self.items += units.items
         if units.done is not None:
             self.done[units.shard] = added(self.done[units.shard], units.done)
         complete = not any(missing(one.done, one.through) for one in self.left)
