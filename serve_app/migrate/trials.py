@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,18 +19,22 @@ from msgspec.structs import replace
 
 from serve_app.context.tokens import open_tokenizer
 from serve_app.core import SECOND_US, Turn
-from serve_app.errors import InvalidRequest, MemstrataError, RerankerUnavailable
+from serve_app.errors import InvalidRequest, MemstrataError, Overloaded, RankerUnusable, RerankerUnavailable
 from serve_app.memory.compressors import Compressors
 from serve_app.memory.configurations import name_of, set_in
 from serve_app.memory.rerankers import Rerankers
-from serve_app.memory.reranking import RerankOptions
+from serve_app.memory.reranking import RerankOptions, second_stage
 from serve_app.migrate.in_force import SETTLED, Options, in_force, named, read_as, trial_of
 from serve_app.migrate.record import Kind, Migration, Migrations
+from serve_app.models.rerank import CrossEncoding
 from serve_app.models.summarise import CompressOptions
 from serve_app.routing import Choice, Epoch, VersionPlan
 
 OPEN_S = 180.0
 """How long a model may take to load and to give its first answer."""
+
+PATHS = ("/", "./", "../", "~")
+"""How a model begins that is named by where it lies."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,19 +47,23 @@ class RerankerTrials:
 
     def begin(self, options: Mapping[str, Any], replaces: str = "") -> dict[str, Any]:
         """What is known at once. Raises InvalidRequest for what is no reranker, or the one in force."""
-        wanted = name_of(read_as(RerankOptions, options))
-        return _asked_for(wanted, self._rerankers.base, replaces)
+        chosen = read_as(RerankOptions, options)
+        _refuse_missing(chosen.model)
+        with _refusing_rankers():
+            second_stage(chosen, (), None, None, 0.0)
+        return _asked_for(name_of(chosen), self._rerankers.base, replaces)
 
     def open(self, migration: Migration) -> dict[str, Any]:
         """Gives what the record keeps of both. Takes as long as a model loads.
 
-        Raises InvalidRequest, RankerUnusable, RerankerUnavailable: nothing is open then.
+        Raises InvalidRequest, RerankerUnavailable: nothing is open then.
         """
         rerankers, base = self._rerankers, self._rerankers.base
-        name = rerankers.add(read_as(RerankOptions, migration.options))
+        with _refusing_rankers():
+            name = rerankers.add(read_as(RerankOptions, migration.options))
         if (model := rerankers.model_of(name)) is not None:
             try:
-                model.ask("warm up", ["warm up"], time.monotonic() + OPEN_S).result(OPEN_S)
+                _answered(model, time.monotonic() + OPEN_S)
             except Exception as error:
                 rerankers.remove(name)
                 why = str(error) or type(error).__name__
@@ -87,6 +97,8 @@ class CompressorTrials:
         """What is known at once. Raises InvalidRequest for what is no compressor, or the one in force."""
         chosen = read_as(CompressOptions, options)
         refuse_secrets(chosen)
+        for one in (chosen.coarse, chosen.fine):
+            _refuse_missing(one.model if one.backend == "transformers" else "")
         return _asked_for(name_of(chosen), self._compressors.base, replaces)
 
     def open(self, migration: Migration) -> dict[str, Any]:
@@ -120,6 +132,18 @@ class CompressorTrials:
         _settle(self._compressors, migration, migration.was)
 
 
+def _answered(model: CrossEncoding, deadline: float) -> None:
+    """Wait for its first scores. While a model loads it sends away whoever asks. Raises what it raises."""
+    while True:
+        try:
+            model.ask("warm up", ["warm up"], deadline).result(max(0.0, deadline - time.monotonic()))
+            return
+        except Overloaded:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(LOADS_S)
+
+
 def choice(migration: Migration) -> Choice:
     """Who is served by which in the state that the migration is in, once `open` has said what was in force. Pure."""
     old, new = named(migration.kind, migration.was), named(migration.kind, migration.options)
@@ -139,6 +163,21 @@ def _asked_for(wanted: str, base: str, replaces: str) -> dict[str, Any]:
     return {}
 
 
+def _refuse_missing(model: str) -> None:
+    """Raises InvalidRequest for a path where nothing lies; what is none is a model of the hub, or of a package."""
+    if model.startswith(PATHS) and not Path(model).expanduser().exists():
+        raise InvalidRequest(f"options: model: there is no {model}")
+
+
+@contextmanager
+def _refusing_rankers() -> Iterator[None]:
+    """A file that is no ranker will never be one."""
+    try:
+        yield
+    except RankerUnusable as error:
+        raise InvalidRequest(f"options: {error}") from error
+
+
 def _settle(held: Rerankers | Compressors, migration: Migration, chosen: dict[str, Any]) -> None:
     """Nobody is served by the other one any more."""
     if migration.names:
@@ -146,6 +185,9 @@ def _settle(held: Rerankers | Compressors, migration: Migration, chosen: dict[st
         held.remove(named(migration.kind, migration.was))
     held.remove(named(migration.kind, migration.options))
 
+
+LOADS_S = 0.2
+"""A model that loads is asked again after so long."""
 
 TRIED_TOKENS = 120
 

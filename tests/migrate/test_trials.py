@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from serve_app.errors import InvalidRequest, MemstrataError, RankerUnusable, RerankerUnavailable, SummariserFailed
+from serve_app.errors import InvalidRequest, MemstrataError, RerankerUnavailable, SummariserFailed
 from serve_app.memory.configurations import name_of, set_in
 from serve_app.memory.requests import AsOf
 from serve_app.memory.reranking import RerankOptions
@@ -44,8 +44,8 @@ def entered(place: Place, migration: Migration, state: State) -> Migration:
 @pytest.mark.parametrize(
     ("options", "error", "named"),
     [
-        ({"ranker": "/nowhere/ranker.json"}, RankerUnusable, "/nowhere/ranker.json"),
-        ({"ranker": __file__}, RankerUnusable, "test_trials.py"),
+        ({"ranker": "/nowhere/ranker.json"}, InvalidRequest, "/nowhere/ranker.json"),
+        ({"ranker": __file__}, InvalidRequest, "test_trials.py"),
         ({"model": "/nowhere/model"}, RerankerUnavailable, "/nowhere/model"),
         ({"depth": 3}, InvalidRequest, "depth"),
         ({"deadline_ms": 0}, InvalidRequest, "deadline_ms"),
@@ -71,6 +71,23 @@ def test_what_is_in_force_already_is_no_migration() -> None:
     with pytest.raises(InvalidRequest, match="replaces"):
         RerankerTrials(place.rerankers).begin(set_in(BARE), "minilm")
     assert RerankerTrials(place.rerankers).begin(set_in(BARE)) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("reranker", {"ranker": "/nowhere/ranker.json"}),
+        ("reranker", {"model": "/nowhere/model"}),
+        ("reranker", {"depth": 3}),
+        ("compressor", {"coarse": {"backend": "transformers", "model": "~/nowhere/model.gguf"}}),
+        ("compressor", {"fine": {"backend": "openai", "model": "m"}}),
+    ],
+)
+def test_what_can_be_known_is_refused_before_it_begins(kind: Kind, options: dict[str, Any]) -> None:
+    place = Place()
+    switch = RerankerTrials(place.rerankers) if kind == "reranker" else CompressorTrials(place.compressors)
+    with pytest.raises(InvalidRequest, match="options"):
+        switch.begin(options)
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@127.0.0.1:9/v1", "http://127.0.0.1:9/v1?key=secret"])
