@@ -31,7 +31,9 @@ STORE_BYTES = 128 << 20
 BLOCK_BYTES = 1 << 14
 """Less than a unit: each unit becomes a block of its own, that goes on at once."""
 
-READERS_MAX = 2
+ACTORS_A_READER = 4
+"""Encoders that one reader keeps busy: on one core it reads some thousands of turns a second."""
+
 READ_CPUS = 0.25
 AHEAD_PER_ACTOR = 2
 """Units that an actor has in hand: while it embeds one the next is there."""
@@ -79,7 +81,7 @@ def embedded(work: Work, gpus: float, beats: Beats) -> Iterator[Embedded]:
         batch_size=1,
         batch_format="numpy",
         num_cpus=READ_CPUS,
-        concurrency=READERS_MAX,
+        concurrency=-(-work.actors // ACTORS_A_READER),
     )
     made = read.map_batches(
         Embedding,
