@@ -11,7 +11,9 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
@@ -29,7 +31,6 @@ from serve_app.breaker import Breaker
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
-from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.memory.compressing import Compressing
 from serve_app.memory.compressors import Compressors, Opens, opening
@@ -50,13 +51,21 @@ from serve_app.memory.serving import Serving
 from serve_app.memory.sweep import SummarySweep
 from serve_app.migrate.backfill import Backfills
 from serve_app.migrate.compressed import open_compressor_gates
+from serve_app.migrate.control import Control, ControlBounds, Parts
+from serve_app.migrate.following import PlanFollower
 from serve_app.migrate.gate import Gates, open_gates
 from serve_app.migrate.migrating import Migrating
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.pace import Pace
 from serve_app.migrate.page import Pages
+from serve_app.migrate.record import Kind, Migration
 from serve_app.migrate.reranked import open_reranker_gates
-from serve_app.migrate.trials import adopted, resumed, settled_plan
+from serve_app.migrate.runner import JobPlace, JobRunner
+from serve_app.migrate.switch import EncoderSwitch
+from serve_app.migrate.switching import Gates as AnyGates
+from serve_app.migrate.switching import Switch
+from serve_app.migrate.trials import CompressorTrials, RerankerTrials, adopted, resumed, settled_plan
+from serve_app.migrations import InForce, NobodyRuns, readable
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
@@ -75,6 +84,7 @@ from serve_app.shards import (
     identity_of,
     open_followed,
     open_written,
+    read_identity,
 )
 from serve_app.stores.cold import ColdTable
 from serve_app.stores.folder_lock import lock_folder
@@ -83,6 +93,7 @@ from serve_app.stores.lance import RecordTable
 from serve_app.stores.layout_file import LayoutFile
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.segments_object import open_reader, open_segments
+from serve_app.versions import Opened, StoredVersions, open_versions, reopened
 from serve_app.write.archiving import Archiver
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.dual import DualWrite
@@ -104,7 +115,8 @@ class Service:
     """`encoder`, `reranker`, `compressor`, `segments`, `table`, `cold` and `reader` open the models and the stores,
     `clock` gives the time; others than the defaults are for tests.
 
-    `queues` is the way to encoders in deployments of their own; without it the encoders run in this process.
+    `queues` is the way to encoders in deployments of their own; without it the encoders run in this process. `job` says
+    how a job on this machine reaches the service; without it none is started. `control` bounds migrations.
     """
 
     def __init__(
@@ -120,8 +132,12 @@ class Service:
         reader: OpenReader = open_reader,
         queues: Callable[[Sequence[Embedder]], Queues] | None = None,
         clock: Callable[[], int] = microseconds,
+        job: JobPlace | None = None,
+        control: ControlBounds | None = None,
     ) -> None:
         self._settings = settings
+        self._job = job
+        self._control = control
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_reranker = reranker
@@ -169,18 +185,19 @@ class Service:
         for file in (policies, layouts):
             with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
                 file.refresh()
-        embedders = settings.open_embedders(self._open_encoder)
-        identity = identity_of(settings, [embedder.version for embedder in embedders])
+        migration_file = MigrationFile(settings.store_folder, self._clock)
+        migrations = readable(migration_file)
+        embedders = open_versions(settings, migrations.encoders, self._open_encoder)
+        identity = identity_of(settings, [embedder.version for embedder in embedders.base])
         tokenizers = open_tokenizers(settings.tokenizers)
         tokenizer = tokenizer_of(tokenizers, settings.memory.tokenizer)
         self._pools = Pools.opened(settings.memory.threads, settings.memory.store_threads, opened)
         metrics = Metrics(settings.prices)
-        encoders = self._open_encoders(embedders, identity.versions, metrics)
+        encoders = self._open_encoders(embedders, metrics)
         opened.callback(encoders.close)
         self._indexer = Indexer(encoders, meter=metrics)
         self._dual = DualWrite(encoders)
-        migration_file, pace = MigrationFile(settings.store_folder, self._clock), Pace()
-        migrations = migration_file.read()
+        pace = Pace()
         compressors = Compressors(adopted("compressor", settings.compress, migrations), self._open_compressor)
         opened.callback(compressors.close)
         self._measures = SummaryMeasures(compressors, tokenizer, metrics.summaries, settings.memory.summary.deadline_s)
@@ -216,6 +233,8 @@ class Service:
             compressors,
             (RULES_VERSION, tokenizer.name),
         )
+        in_force = InForce(serving, encoders, self._writers, rerankers, compressors, self._clock)
+        in_force.publish(migrations)
         serving.of("")  # opened here and now: a ranker's file that is none ends the start
         memory = Memory(
             self._writers,
@@ -237,7 +256,7 @@ class Service:
         golden = GoldenSets(
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
-        operator.watch(keys, policies, layouts, golden_files, models=compressors.models)
+        operator.watch(keys, policies, layouts, golden_files, migration_file, models=compressors.models)
         self.gates = open_gates(
             self._writers, encoders, golden_files, self._searches, serving, rerankers.model, self._clock
         )
@@ -269,11 +288,20 @@ class Service:
         opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
-        migrating = MigrationRoutes(Migrating(migration_file, {}, policies), lambda migration: None, Pages())
         read_only = settings.role == "replica"
-        if not read_only:
+        switches: Mapping[Kind, Switch] = {}
+        if read_only:
+            self._follow_migrations(migration_file, encoders, in_force, operator, opened)
+        else:
             folder, fold = settings.store_folder, operator.fold
             self.backfills = Backfills(migration_file, folder, self._writers, fold, pace.rest_s)
+            switches = {
+                "embedding": self._encoder_switch(migration_file, encoders),
+                "reranker": RerankerTrials(rerankers),
+                "compressor": CompressorTrials(compressors),
+            }
+            self._start_control(migration_file, switches, keys, in_force, operator, opened)
+        migrating = MigrationRoutes(Migrating(migration_file, switches, policies), self._progress, Pages())
         backfill = BackfillRoutes(self.backfills, self._pools.stores)
         return Api(
             routes,
@@ -341,6 +369,58 @@ class Service:
             backups,
         )
 
+    def _encoder_switch(self, file: MigrationFile, encoders: Encoders) -> EncoderSwitch:
+        versions = StoredVersions(self._settings.store_folder)
+        return EncoderSwitch(file, versions, self._open_encoder, encoders, self._writers, self._indexer, self._dual)
+
+    def _start_control(
+        self,
+        file: MigrationFile,
+        switches: Mapping[Kind, Switch],
+        keys: KeyFile,
+        in_force: InForce,
+        operator: Operator,
+        opened: ExitStack,
+    ) -> None:
+        """What takes migrations on, and the job that it starts."""
+        assert self.gates is not None
+        assert self.backfills is not None
+        gates: dict[Kind, AnyGates] = {
+            "embedding": self.gates,
+            "reranker": self.reranker_gates,
+            "compressor": self.compressor_gates,
+        }
+        runner = NobodyRuns() if self._job is None else JobRunner(self._settings.store_folder, self._job, keys)
+        parts = Parts(switches, gates, {"embedding": self.gates}, self.backfills, runner)
+        first, publish, seqs = in_force.first, in_force.publish, in_force.next_seqs
+        control = Control(file, parts, publish, first, seqs, self._clock, self._control)
+        operator.watch_migrations(control.shown_troubles)
+        control.start()
+        opened.callback(control.close)
+
+    def _follow_migrations(
+        self, file: MigrationFile, encoders: Encoders, in_force: InForce, operator: Operator, opened: ExitStack
+    ) -> None:
+        """Where the writer's files can be seen; else the replica is as its settings say."""
+        folder = self._settings.store_folder
+        if read_identity(folder) is None:
+            return
+        reopen = partial(reopened, open_one=self._open_encoder)
+        shards = [writer.shard for writer in self._writers]
+        follower = PlanFollower(file, StoredVersions(folder), reopen, encoders, shards, in_force.publish)
+        operator.watch_migrations(follower.troubles)
+        follower.start()
+        opened.callback(follower.close)
+
+    def _progress(self, migration: Migration) -> dict[str, Any] | None:
+        """How far the state is that takes long."""
+        if migration.state == "backfill" and self.backfills is not None:
+            return self.backfills.progress(migration)._asdict()
+        if migration.state in ("verify", "canary") and migration.kind == "embedding" and self.gates is not None:
+            asked, of = self.gates.progress
+            return {"asked": asked, "of": of, "reads": self.gates.reads}
+        return None
+
     def _start_following(
         self, identity: StoreIdentity, encoders: Encoders, metrics: Metrics, opened: ExitStack
     ) -> Operator:
@@ -350,16 +430,15 @@ class Service:
             self._writers, self._followers, self._pools.stores, encoders.query(encoders.base.primary, WARM_UP)
         )
 
-    def _open_encoders(
-        self, embedders: Sequence[Embedder], stored: Sequence[EmbeddingVersion], metrics: Metrics
-    ) -> Encoders:
+    def _open_encoders(self, embedders: Opened, metrics: Metrics) -> Encoders:
         """Those of the versions that the store has."""
-        active = [embedder for embedder in embedders if embedder.version in stored]
-        if self._queues_beside is not None:
-            return Encoders(active, self._queues_beside(active))
-        if self._settings.encoder.placement == "deployment":
+        queues = None if self._queues_beside is None else self._queues_beside(embedders.base)
+        if queues is None and self._settings.encoder.placement == "deployment":
             raise InvalidRequest('encoder: placement = "deployment" needs the Ray engine; the local one has none')
-        return Encoders(active, spent=metrics.costs.embedded)
+        encoders = Encoders(embedders.base, queues, spent=metrics.costs.embedded)
+        for embedder in embedders.beside:
+            encoders.add(embedder)
+        return encoders
 
     def _show_first_key(self, keys: KeyFile) -> None:
         """A replica that shares its writer's keys makes none."""

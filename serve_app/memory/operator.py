@@ -60,6 +60,7 @@ class Operator(ABC):
         self._files: Sequence[File] = ()
         self._models: Callable[[], Sequence[Summariser]] = tuple
         self._breakers: Callable[[], Sequence[Breaker]] = tuple
+        self._migrations: Callable[[], Sequence[Trouble]] = tuple
 
     def watch(self, *files: File, models: Callable[[], Sequence[Summariser]] = tuple) -> None:
         """Tell of these files and models, too."""
@@ -68,6 +69,10 @@ class Operator(ABC):
     def watch_breakers(self, breakers: Callable[[], Sequence[Breaker]]) -> None:
         """Tell of those that are not closed, too."""
         self._breakers = breakers
+
+    def watch_migrations(self, troubles: Callable[[], Sequence[Trouble]]) -> None:
+        """Tell of these, too."""
+        self._migrations = troubles
 
     @abstractmethod
     def nudge(self) -> None:
@@ -96,7 +101,7 @@ class Operator(ABC):
             for breaker in self._breakers()
             if breaker.state != "closed"
         ]
-        return found
+        return [*found, *self._migrations()]
 
     @abstractmethod
     def _shard_troubles(self) -> list[Trouble]:

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from serve_app.core import SECOND_US
 from serve_app.errors import InvalidRequest, MemstrataError, MigrationChanged
+from serve_app.memory.requests import Trouble
 from serve_app.migrate.asked import Asked
 from serve_app.migrate.migration_file import Fields, MigrationFile
 from serve_app.migrate.record import Gate, Kind, Migration, Migrations, State, next_state
-from serve_app.migrate.switching import Backfill, Gates, Runner, Switch
+from serve_app.migrate.switching import Backfill, Gates, Runner, Shadows, Switch
 from serve_app.routing import Epoch
 
 _log = logging.getLogger(__name__)
@@ -61,10 +62,11 @@ DONE, GOES_ON = Outcome(True), Outcome(False)
 
 
 class Parts(NamedTuple):
-    """What Control works with; switches and gates by the kinds that they are for."""
+    """What Control works with; switches and gates by the kinds that they are for, shadows by those that have some."""
 
     switches: Mapping[Kind, Switch]
     gates: Mapping[Kind, Gates]
+    shadows: Mapping[Kind, Shadows]
     backfill: Backfill
     runner: Runner
 
@@ -104,9 +106,10 @@ class Control:
     def start(self) -> None:
         self._thread.start()
 
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
+    def shown_troubles(self) -> list[Trouble]:
+        """What `/readyz` tells."""
+        found = [Trouble("migration", f"{name}: {why}") for name, why in self.troubles.copy().items()]
+        return found if self._thread.is_alive() else [*found, Trouble("worker_stopped", "migrations has stopped")]
 
     def close(self) -> None:
         """A gate that is being asked is left alone; it is asked again at the next start."""
@@ -240,11 +243,13 @@ class Control:
         return self._judged(migration)
 
     def _canary(self, migration: Migration) -> Outcome:
-        gates = self._parts.gates[migration.kind]
-        gates.watch(migration)
+        shadows = self._parts.shadows.get(migration.kind)
+        if shadows is not None:
+            shadows.watch(migration)
         if not self._waited(migration, migration.terms.canary_s):
             return GOES_ON
-        if gates.reads < migration.terms.canary_reads and migration.wish != "advance":
+        few = shadows is not None and shadows.reads < migration.terms.canary_reads
+        if few and migration.wish != "advance":
             return Outcome(False, FEW_READS)
         return self._judged(migration)
 
@@ -278,7 +283,7 @@ class Control:
         if self._since(migration, self._bounds.grace_s):
             self._parts.switches[migration.kind].withdraw(migration)
             if migration.kind == "embedding":
-                self._parts.backfill.discard(migration)
+                self._parts.backfill.discard(migration.id)
             self._enter(migration, "rolled_back", migration.steps[-1].why)
         return ""
 
@@ -306,8 +311,8 @@ class Control:
         for known in (self._finished, self._opens, self.troubles):
             known.pop(migration.id, None)
         self._forget_question(migration.id)
-        if migration.state == "canary":
-            self._parts.gates[migration.kind].unwatch()
+        if migration.state == "canary" and (shadows := self._parts.shadows.get(migration.kind)) is not None:
+            shadows.unwatch()
         if entering.ended:
             self._held.discard(migration.id)
 

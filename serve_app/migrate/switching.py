@@ -55,7 +55,7 @@ class Backfill(Protocol):
         """Whether nothing lacks them but what has failed for good, which is not too much."""
         ...
 
-    def discard(self, migration: Migration) -> None:
+    def discard(self, migration_id: str) -> None:
         """Forget how far it was."""
         ...
 
@@ -76,6 +76,10 @@ class Gates(Protocol):
     def of(self, migration: Migration, state: State, stopped: Callable[[], bool]) -> Gate | None:
         """Judge the new one by what the old one answers; None where `stopped` said so before the end. Takes minutes."""
         ...
+
+
+class Shadows(Protocol):
+    """Searches that are answered by both sides while a canary runs."""
 
     def watch(self, migration: Migration) -> None:
         """Have a share of the searches answered by both, from now on; it goes on counting where it does already."""

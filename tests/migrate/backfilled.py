@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from serve_app.migrate.backfill import Backfills
+from serve_app.migrate.control import ControlBounds
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.record import Migration, State, Terms
 from serve_app.migrate.units import MSGPACK, Claim, Item, Taken, Units
@@ -84,7 +85,7 @@ class Client:
 
 
 def small(folder: Path, **sections: Any) -> Running:
-    running = Running(hash_settings(folder, **sections))
+    running = Running(hash_settings(folder, **sections), control=ControlBounds(poll_s=3_600))
     for user in USERS:
         running.append(user, "s", *[{"id": f"t{at}", "role": "user", "content": f"{user} {at}"} for at in range(10)])
     return running

@@ -154,7 +154,7 @@ class WorldBackfill:
     def complete(self, migration: Migration) -> bool:
         return self._world.lacking == 0
 
-    def discard(self, migration: Migration) -> None:
+    def discard(self, migration_id: str) -> None:
         self._world.lacking = 3
 
     def tend(self, migration: Migration) -> str:
@@ -175,7 +175,7 @@ class Process:
         self.file = MigrationFile(world.folder, world.clock)
         backfill = WorldBackfill(world)
         switch, gates = WorldSwitch(world), WorldGates(world)
-        parts = Parts({"embedding": switch}, {"embedding": gates}, backfill, backfill)
+        parts = Parts({"embedding": switch}, {"embedding": gates}, {"embedding": gates}, backfill, backfill)
         first = Epoch(world.base)
         self.control = Control(self.file, parts, self._publish, first, lambda: (world.now,), world.clock, BOUNDS)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from serve_app.migrate.control import ControlBounds
 from serve_app.models.embed import EncoderOptions
 from tests.api.running import Running, hash_settings, word
 
@@ -16,7 +17,8 @@ FILLER = 40
 
 def small(folder: Path, opened: Mapping[str, Any] = MappingProxyType({}), **sections: Any) -> Running:
     """`opened`: what opens models in the place of what the service opens."""
-    return Running(hash_settings(folder, encoder=EncoderOptions(model="hash-256"), **sections), **opened)
+    idle = {"control": ControlBounds(poll_s=3_600)}  # what serves whom is changed by hand
+    return Running(hash_settings(folder, encoder=EncoderOptions(model="hash-256"), **sections), **(idle | opened))
 
 
 def fill(running: Running, user: str, turns: int = 40, golden: int = 24) -> None:
