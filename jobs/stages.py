@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import ray
 from ray.data import ActorPoolStrategy, DataContext, ExecutionResources
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.embedding import GPU_SLICE_TOKENS, SLICE_TOKENS, Embedded, Worker
 from jobs.estimate import Sample, counted, sampled
@@ -37,6 +38,9 @@ ACTORS_A_READER = 4
 READ_CPUS = 0.25
 AHEAD_PER_ACTOR = 2
 """Units that an actor has in hand: while it embeds one the next is there."""
+
+LOST_REST_S = 1.0
+"""For each second of work, while nobody can say how much it is to be."""
 
 NICENESS = 19
 ROW = "unit"
@@ -74,7 +78,7 @@ def embedded(work: Work, gpus: float, beats: Beats) -> Iterator[Embedded]:
     if not work.stretches:
         return
     _bound()
-    told = ray.remote(num_cpus=0)(Told).remote()
+    told = _told_here()
     data = ray.data.from_items([{"at": list(one)} for one in work.stretches], override_num_blocks=len(work.stretches))
     read = data.map_batches(
         partial(_read, layout=work.layout, through=work.through),
@@ -98,6 +102,19 @@ def embedded(work: Work, gpus: float, beats: Beats) -> Iterator[Embedded]:
                 yield msgspec.msgpack.decode(row[ROW], type=Embedded)
     except ray.exceptions.RayError as error:
         raise _own(error) from error
+
+
+def _told_here() -> Any:
+    """An actor on the driver's node: where that one is lost the job is, too."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    return ray.remote(num_cpus=0, max_restarts=-1, scheduling_strategy=here)(Told).remote()
+
+
+def _rest_s(told: Any) -> float:
+    try:
+        return float(ray.get(told.rest_s.remote()))
+    except ray.exceptions.RayActorError:
+        return LOST_REST_S  # it comes back
 
 
 def _bound() -> None:
@@ -124,7 +141,7 @@ class Embedding:
         embedder = work.open_one(work.options)
         if embedder.version.name != work.version:
             raise RuntimeError(f"the encoder here is {embedder.version.name!r}, not {work.version!r}")
-        rest = Resting(lambda: float(ray.get(told.rest_s.remote())))
+        rest = Resting(partial(_rest_s, told))
         self._worker = Worker(embedder, rest, GPU_SLICE_TOKENS if gpus else SLICE_TOKENS)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
