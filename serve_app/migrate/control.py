@@ -283,7 +283,7 @@ class Control:
         if self._since(migration, self._bounds.grace_s):
             self._parts.switches[migration.kind].withdraw(migration)
             if migration.kind == "embedding":
-                self._parts.backfill.discard(migration.id)
+                self._parts.backfill.discard(migration)
             self._enter(migration, "rolled_back", migration.steps[-1].why)
         return ""
 

@@ -55,7 +55,7 @@ class Backfill(Protocol):
         """Whether nothing lacks them but what has failed for good, which is not too much."""
         ...
 
-    def discard(self, migration_id: str) -> None:
+    def discard(self, migration: Migration) -> None:
         """Forget how far it was."""
         ...
 

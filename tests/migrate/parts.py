@@ -154,7 +154,7 @@ class WorldBackfill:
     def complete(self, migration: Migration) -> bool:
         return self._world.lacking == 0
 
-    def discard(self, migration_id: str) -> None:
+    def discard(self, migration: Migration) -> None:
         self._world.lacking = 3
 
     def tend(self, migration: Migration) -> str:
