@@ -69,7 +69,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _serve_on_engine(args: argparse.Namespace) -> int:
-    compose = partial(compose_service, args.data, args.config, args.role, args.follow)
+    compose = partial(compose_service, args.data, args.config, args.role, args.follow, url=_url(args))
     greet = partial(_in_background, partial(_greet, args))
     if args.engine == "local":
         from serve_app import local
@@ -81,13 +81,18 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
 
 
 def compose_service(
-    data: Path, config: Path | None, role: str | None = None, follow: Path | None = None, **parts: Any
+    data: Path, config: Path | None, role: str | None = None, follow: Path | None = None, *, url: str = "", **parts: Any
 ) -> AsgiService:
-    """The service of a data folder. Its modules (models, tables) are loaded here, in the process that runs it."""
+    """The service of a data folder. Its modules (models, tables) are loaded here, in the process that runs it.
+
+    At `url` a job on this machine reaches it; without one it starts none.
+    """
     from serve_app.config import load_settings
+    from serve_app.migrate.runner import JobPlace
     from serve_app.service import Service
 
-    return Service(load_settings(data, config, role, follow), **parts)
+    job = JobPlace(url, config) if url else None
+    return Service(load_settings(data, config, role, follow), job=job, **parts)
 
 
 def _encoders_beside(config: Path | None) -> bool:
