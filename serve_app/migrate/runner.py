@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
@@ -61,10 +61,15 @@ class Keys(Protocol):
 
 
 class JobPlace(NamedTuple):
-    """How a job on this machine reaches the service, and which file of settings it has."""
+    """How a job on this machine reaches the service, which file of settings it has, and how it is run.
+
+    It inherits the environment: on the Ray engine it works on the service's Ray.
+    """
 
     url: str
     config: Path | None = None
+    job: Sequence[str] = JOB
+    bounds: RunnerBounds = RunnerBounds()
 
 
 class JobRunner:
@@ -76,8 +81,6 @@ class JobRunner:
         place: JobPlace,
         keys: Keys,
         *,
-        job: Sequence[str] = JOB,
-        bounds: RunnerBounds | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`folder` is the store's data folder. A key that a killed service has left is revoked."""
@@ -85,8 +88,6 @@ class JobRunner:
         self._folder = self._data / FOLDER
         self._place = place
         self._keys = keys
-        self._job = job
-        self._bounds = bounds or RunnerBounds()
         self._clock = clock
         self._child: subprocess.Popen[bytes] | None = None
         self._failures = 0
@@ -100,7 +101,7 @@ class JobRunner:
             if status is None:
                 return ""
             self._ended(status, migration)
-        if self._failures >= self._bounds.tries or self._clock() < self._not_before:
+        if self._failures >= self._place.bounds.tries or self._clock() < self._not_before:
             return self._why
         self._start(migration)
         return ""
@@ -109,7 +110,7 @@ class JobRunner:
         """The tries are counted anew after it."""
         child, self._child = self._child, None
         if child is not None:
-            _end(child, self._bounds.stop_s)
+            _end(child, self._place.bounds.stop_s)
             self._forget_key()
         self._failures, self._not_before, self._why = 0, 0.0, ""
 
@@ -124,12 +125,11 @@ class JobRunner:
         tied = [sys.executable, "-m", "serve_app.migrate.tied", str(os.getpid())]
         with open(self._log_of(migration), "ab", opener=_private) as log:
             self._child = subprocess.Popen(
-                [*tied, *self._job, *asked],
+                [*tied, *self._place.job, *asked],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=_environment(),
             )
         _log.info("migration %s: its job runs as process %d", migration.id, self._child.pid)
 
@@ -141,14 +141,14 @@ class JobRunner:
         self._forget_key()
         told = f"see {self._log_of(migration)}"
         if status == NOT_NOW:
-            self._not_before = self._clock() + self._bounds.elsewhere_s
+            self._not_before = self._clock() + self._place.bounds.elsewhere_s
             self._why = f"another job works on it; {told}"
             return
-        self._failures = self._bounds.tries if status == WRONG else self._failures + 1
-        wait = min(self._bounds.again_s * 2 ** (self._failures - 1), self._bounds.again_s_max)
+        self._failures = self._place.bounds.tries if status == WRONG else self._failures + 1
+        wait = min(self._place.bounds.again_s * 2 ** (self._failures - 1), self._place.bounds.again_s_max)
         self._not_before = self._clock() + wait
         ended = "has ended, and something is missing" if status == DONE else f"failed with status {status}"
-        if self._failures >= self._bounds.tries:
+        if self._failures >= self._place.bounds.tries:
             self._why = f"the job {ended}, {self._failures} times; pause and resume to try again; {told}"
         else:
             self._why = f"the job {ended}; it is tried again; {told}"
@@ -174,11 +174,6 @@ class JobRunner:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _environment() -> Mapping[str, str]:
-    """Without what the engine's Ray has set: the job has a Ray of its own."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
 
 
 def _end(child: subprocess.Popen[bytes], seconds: float) -> None:

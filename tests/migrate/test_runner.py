@@ -40,8 +40,8 @@ class Jobs:
     def runner(self, then: str) -> JobRunner:
         noted = "import os, sys; open(sys.argv[1], 'a').write(f'{os.getpid()} {os.nice(0)} {sys.argv[2:]}\\n')"
         job = (sys.executable, "-c", f"{noted}; {then}", str(self.folder / "noted"))
-        place = JobPlace("http://127.0.0.1:1", Path("settings.toml"))
-        return JobRunner(self.folder, place, self.keys, job=job, bounds=BOUNDS, clock=self.clock)
+        place = JobPlace("http://127.0.0.1:1", Path("settings.toml"), job, BOUNDS)
+        return JobRunner(self.folder, place, self.keys, clock=self.clock)
 
     @property
     def noted(self) -> list[str]:
@@ -129,13 +129,8 @@ def test_what_its_status_says_is_heeded(jobs: Jobs, status: int, word: str, agai
 
 
 def test_a_job_that_does_not_heed_a_signal_is_killed(jobs: Jobs, tmp_path: Path) -> None:
-    runner = JobRunner(
-        tmp_path,
-        JobPlace("http://127.0.0.1:1"),
-        jobs.keys,
-        job=(sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"),
-        bounds=RunnerBounds(stop_s=0.2),
-    )
+    deaf = (sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)")
+    runner = JobRunner(tmp_path, JobPlace("http://127.0.0.1:1", job=deaf, bounds=RunnerBounds(stop_s=0.2)), jobs.keys)
     runner.tend(MIGRATION)
     time.sleep(0.3)
     runner.stop()
