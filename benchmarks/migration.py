@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from benchmarks.conversation import spread
 from benchmarks.migration_load import FAULTS, Faults, Load, LoadClient, Once
 from benchmarks.migration_spaces import Spaces
 from serve_app.client.data_sets import Case, Written, read_data_set, written
-from serve_app.client.http import Client, Json
+from serve_app.client.http import Client, Json, Refused
 from serve_app.client.scores import ALL, DEPTHS, Ranked, scored
 from serve_app.errors import MemstrataError
 
@@ -200,8 +200,9 @@ class _Run:
         try:
             yield follow
         finally:
-            if last and last["state"] not in (*ENDED, "retire"):
-                self._client.guide_migration(name, "rollback")
+            if last and last["state"] not in (*ENDED, "rolling_back", "retire"):
+                with suppress(Refused):  # it may have gone on by itself since
+                    self._client.guide_migration(name, "rollback")
 
     def _note(self, shown: Json) -> None:
         at = round(time.monotonic() - self._began, 1)
