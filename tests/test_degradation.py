@@ -118,7 +118,10 @@ def folded(start: Callable[..., Running], tmp_path: Path) -> Running:
     running = start(hash_settings(tmp_path, store=ONE_SHARD, memory=memory, fold=fold))
     running.append("v", "s", "v in the table", wait="indexed")
     running.append("u", "s", *[f"turn {n}" for n in range(12)], wait="indexed")
+    while "memstrata_summaries_waiting 0.0" not in running.call("GET", "/metrics").text:
+        time.sleep(0.02)  # who looks whether a summary is due loads what is not in memory
     running.fold()
+    running.ok("GET", "/v1/users/u/facts")
     while running.ok("GET", "/v1/admin/stats")["shards"][0]["owners_in_memory"] > 1:
         time.sleep(0.02)
     return running
