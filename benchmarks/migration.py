@@ -20,7 +20,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from benchmarks.conversation import spread
-from benchmarks.migration_load import FAULTS, Faults, Load, LoadClient, Once
+from benchmarks.migration_load import FAULTS, RATE, Faults, Load, LoadClient, Once
 from benchmarks.migration_spaces import Spaces
 from serve_app.client.data_sets import Case, Written, read_data_set, written
 from serve_app.client.http import Client, Json, Refused
@@ -68,6 +68,7 @@ class Options:
     terms: Json = field(default_factory=dict)
     then: Then = "done"
     clients: int = CLIENTS
+    rate: float = RATE
     golden: int = GOLDEN
     timeout_s: float = TIMEOUT_S
     runner: str = "service"
@@ -105,7 +106,7 @@ class _Run:
                 for number, once in enumerate(asked)
             ]
             try:
-                with Load(clients, self._faults):
+                with Load(clients, self._faults, self._options.rate):
                     followed = self._migrated(spaces, contexts)
                 for client in tqdm(clients, unit=" clients", desc="settling", disable=None):
                     client.settle()

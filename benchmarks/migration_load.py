@@ -20,8 +20,8 @@ import httpx
 from serve_app.client.data_sets import Case
 from serve_app.client.http import REQUEST_S, Json, quote
 
-PAUSE_S = 0.02
-"""Between two requests of one client."""
+RATE = 2.0
+"""Requests a second of one client. A load without pauses leaves a backfill nothing: it rests while anybody waits."""
 
 USERS_A_CLIENT = 3
 LIVE_MAX = 300
@@ -274,8 +274,9 @@ class LoadClient:
 class Load:
     """Clients in threads of their own, from entering to leaving; a defect in one ends it and is a fault."""
 
-    def __init__(self, clients: Sequence[LoadClient], faults: Faults) -> None:
-        self._clients, self._faults = clients, faults
+    def __init__(self, clients: Sequence[LoadClient], faults: Faults, rate: float = RATE) -> None:
+        """`rate`: requests a second of each."""
+        self._clients, self._faults, self._rate = clients, faults, rate
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in clients]
 
@@ -290,7 +291,8 @@ class Load:
             thread.join()
 
     def _run(self, client: LoadClient) -> None:
-        while not self._ended.wait(PAUSE_S):
+        chance = random.Random(secrets.token_hex(4))
+        while not self._ended.wait(chance.expovariate(self._rate)):
             try:
                 client.step()
             except (KeyError, ValueError, TypeError) as error:

@@ -125,6 +125,7 @@ def bench_migration(args: argparse.Namespace, key: Key) -> Measured:
         terms=dict(args.term),
         then=args.then,
         clients=args.clients,
+        rate=args.rate,
         golden=args.golden,
         timeout_s=args.timeout,
         runner=args.runner,

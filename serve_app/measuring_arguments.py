@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from serve_app.options import MODE_HELP, at_least, json_too, measured, part, port, seconds, setting
+from serve_app.options import MODE_HELP, at_least, json_too, measured, part, port, rate, seconds, setting
 
 CORE_DATA_HELP = "folder with conversations.jsonl and queries.jsonl; else the shipped data set (benchmarks/data/golden)"
 CORE_FORM = """\
@@ -101,6 +101,7 @@ def _migration(command: argparse.ArgumentParser) -> None:
     command.add_argument("--term", action="append", type=setting, metavar="NAME=VALUE", default=[], help=TERMS_HELP)
     command.add_argument("--then", choices=("done", "soak", "rollback", "stopped"), default="done", help=THEN_HELP)
     command.add_argument("--clients", type=at_least(1), default=3, help="clients that write and search meanwhile")
+    command.add_argument("--rate", type=rate, default=2.0, help="requests a second of each of them")
     command.add_argument("--golden", type=at_least(0), default=300, help="queries of the data that are kept as golden")
     command.add_argument("--timeout", type=seconds, default=1_800.0, help="for each state that is waited for")
     command.add_argument("--runner", choices=("service", "none"), default="service", help="who starts the backfill")

@@ -44,6 +44,11 @@ def seconds(text: str) -> float:
     return _number(text, lambda value: 0 <= value < math.inf, "no number of seconds")
 
 
+def rate(text: str) -> float:
+    """Of something a second."""
+    return _number(text, lambda value: 0 < value < math.inf, "no rate: a number above 0")
+
+
 def _number(text: str, fits: Callable[[float], bool], otherwise: str) -> float:
     with contextlib.suppress(ValueError):
         if fits(value := float(text)):
