@@ -46,7 +46,6 @@ NOTICED = (
     "dropped",
     "retrieved",
     "summary",
-    "as_of",
     "now",
 )
 """Of a context what has to be the same to the byte."""

@@ -85,6 +85,8 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
     """By shard; of a shard that it does not name, from the beginning."""
     at: int = 0
     """Microseconds since the epoch."""
+    number: int = 0
+    """Counted from the first one: what is made by this one is named by it."""
     target: Routing | None = None
     share: float = 0.0
     migration: str = ""
@@ -101,10 +103,15 @@ class Epoch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class VersionPlan(msgspec.Struct, frozen=True):
-    """`epochs`, oldest first, the last one in force; `held` names the versions that the store has vectors of."""
+    """`epochs`, oldest first, the last one in force; `held` names the versions that the store has vectors of.
+
+    `named`: whether there may be more of them, so that contexts name the one that they were made by. A seq alone does
+    not tell: of two contexts as of one seq, one may be made before a change and one after it.
+    """
 
     epochs: tuple[Epoch, ...]
     held: tuple[str, ...] = ()
+    named: bool = False
 
     @classmethod
     def of(cls, names: Sequence[str]) -> VersionPlan:
@@ -116,7 +123,12 @@ class VersionPlan(msgspec.Struct, frozen=True):
         return self.epochs[-1]
 
     def as_of_seq(self, shard: int, seq: int) -> Epoch:
-        return next((one for one in reversed(self.epochs) if one.begun(shard, seq)), self.epochs[0])
+        return _begun(self.epochs, shard, seq)
+
+    def numbered(self, number: int, shard: int, seq: int) -> Epoch:
+        """The epoch of this number; the oldest known, or the newest, where it is none of them."""
+        number = min(max(number, self.epochs[0].number), self.now.number)
+        return _begun([one for one in self.epochs if one.number == number] or self.epochs, shard, seq)
 
     def as_of_time(self, at: int) -> Epoch:
         return next((one for one in reversed(self.epochs) if one.at <= at), self.epochs[0])
@@ -126,7 +138,12 @@ class VersionPlan(msgspec.Struct, frozen=True):
 
     def followed_by(self, epoch: Epoch) -> VersionPlan:
         """With a new epoch in force."""
-        return VersionPlan((*self.epochs, epoch)[-EPOCHS_MAX:], self.held)
+        return VersionPlan((*self.epochs, epoch)[-EPOCHS_MAX:], self.held, self.named)
+
+
+def _begun(epochs: Sequence[Epoch], shard: int, seq: int) -> Epoch:
+    """The newest that had begun."""
+    return next((one for one in reversed(epochs) if one.begun(shard, seq)), epochs[0])
 
 
 def drawn(migration: str, owner: str) -> float:

@@ -16,7 +16,7 @@ from serve_app.memory.requests import Asked, AsOf, ContextRequest, ExpandRequest
 UNTIMED = 0
 """When a turn of a context's history was said that comes without a time: the memory gives it one."""
 
-_REVISION = re.compile("[0-9]{1,9}")
+_REVISION = re.compile("([0-9]{1,9})(?:~([0-9]{1,9}))?")
 
 
 def context_request(body: ContextIn) -> ContextRequest:
@@ -93,25 +93,31 @@ def _history(turns: list[TurnIn] | None, now: int) -> tuple[Turn, ...]:
 
 
 def moment(given: str | int | None) -> AsOf:
-    """A seq, a receipt or a time, and the revision of the layouts behind an `@`. Raises InvalidRequest."""
+    """A seq, a receipt or a time; behind an `@` the revision of the layouts, behind a `~` there the epoch that served.
+
+    Raises InvalidRequest.
+    """
     if given is None:
         return AsOf()
     if isinstance(given, int):
         return AsOf(seq=given)
     state, at, revision = given.partition("@")
-    if at and not _REVISION.fullmatch(revision):
+    read = _REVISION.fullmatch(revision) if at else None
+    if at and read is None:
         raise InvalidRequest("as_of: behind the @ stands the revision of the layouts, a whole number")
-    number = int(revision) if at else None
+    number, epoch = (None if read is None or read[part] is None else int(read[part]) for part in (1, 2))
     if "T" in state.upper():
-        return AsOf(time=parse_time(state, "as_of")[0], revision=number)
+        return AsOf(time=parse_time(state, "as_of")[0], revision=number, epoch=epoch)
     if ":" not in state:
-        return AsOf(seq=convert.receipt(f"0:{state}").seq, revision=number)
+        return AsOf(seq=convert.receipt(f"0:{state}").seq, revision=number, epoch=epoch)
     receipt = convert.receipt(state)
-    return AsOf(seq=receipt.seq, shard=receipt.shard, revision=number)
+    return AsOf(seq=receipt.seq, shard=receipt.shard, revision=number, epoch=epoch)
 
 
-def moment_text(as_of: Receipt, revision: int) -> str:
-    """What `moment` reads. A tenant that never tuned its layouts sees plain receipts."""
+def moment_text(as_of: Receipt, revision: int, epoch: int | None = None) -> str:
+    """What `moment` reads. Where layouts were never tuned and nothing ever migrated that is a plain receipt."""
+    if epoch is not None:
+        return f"{as_of}@{revision}~{epoch}"
     return f"{as_of}@{revision}" if revision else str(as_of)
 
 

@@ -140,7 +140,7 @@ class Routes:
         stages = _begun(request)
         answer = await self._memory.context(owner, asked, stages)
         shown = showing.shown_context(answer.context, answer.found if body.explain else ())
-        as_of = asking.moment_text(answer.as_of, answer.revision)
+        as_of = asking.moment_text(answer.as_of, answer.revision, answer.epoch)
         shown |= {"as_of": as_of, "receipt": str(answer.as_of), "now": body.now or format_time(answer.now)}
         shown["layout"] = showing.shown_choice(answer.layout, answer.revision, answer.query_type)
         if answer.explained is not None:

@@ -86,13 +86,15 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 class AsOf(msgspec.Struct, frozen=True):
     """A state of the past, by its seq (with the shard where a receipt names it) or by a time in microseconds.
 
-    `revision`: of the tenant's layouts; None: the one that was in force then.
+    `revision`: of the tenant's layouts; None: the one that was in force then. `epoch`: the number of what served then
+    (`routing.Epoch`); None: what had begun before that seq or time.
     """
 
     seq: int | None = None
     shard: int | None = None
     time: int | None = None
     revision: int | None = None
+    epoch: int | None = None
 
 
 class LayoutWish(msgspec.Struct, frozen=True):
@@ -133,7 +135,8 @@ class ContextRequest(msgspec.Struct, frozen=True):
 class ContextAnswer(msgspec.Struct, frozen=True):
     """`found` are the candidates of the retrieved zone, with what each arm said of them.
 
-    `revision` is that of the tenant's layouts that `layout` is from; `query_type` was looked at, or is None.
+    `revision` is that of the tenant's layouts that `layout` is from; `query_type` was looked at, or is None. `epoch` is
+    the number of what served, where there may be several.
     """
 
     context: Context
@@ -145,6 +148,7 @@ class ContextAnswer(msgspec.Struct, frozen=True):
     revision: int = 0
     query_type: QueryType | None = None
     explained: Explained | None = None
+    epoch: int | None = None
 
 
 class ShardStats(msgspec.Struct, frozen=True):

@@ -53,6 +53,8 @@ class Served(NamedTuple):
     """What may differ from the moment that is asked for."""
     compressor: str = ""
     """The version of the summaries that are shown, where there are some of it."""
+    epoch: int | None = None
+    """The number of the epoch that says so, where there may be several."""
 
 
 class Serving:
@@ -91,7 +93,8 @@ class Serving:
             reranker = plan.now.reranker.of_owner(owner)
             reasons.append(RERANKER_GONE)
         compressor = epoch.compressor.of_owner(owner) or _first(plan, "compressor")
-        return self._served(routing, reranker, compressor, tuple(reasons))
+        served = self._served(routing, reranker, compressor, tuple(reasons))
+        return served._replace(epoch=epoch.number) if plan.named else served
 
     def under(self, routing: Routing, *, new: bool = False) -> Served:
         """What serves who is served by this routing; `new`: by the configurations under trial, where there are any."""
@@ -114,6 +117,8 @@ class Serving:
 
 
 def _then(plan: VersionPlan, shard: int, as_of: AsOf) -> Epoch:
+    if as_of.seq is not None and as_of.epoch is not None:
+        return plan.numbered(as_of.epoch, shard, as_of.seq)
     if as_of.seq is not None:
         return plan.as_of_seq(shard, as_of.seq)
     return plan.now if as_of.time is None else plan.as_of_time(as_of.time)

@@ -302,7 +302,7 @@ class Control:
         epoch = self._parts.switches[migration.kind].epoch(now, entering)
         epochs: tuple[Epoch, ...] = ()
         if epoch != now:
-            begun = replace(epoch, since=self._seqs(), at=self._clock())
+            begun = replace(epoch, since=self._seqs(), at=self._clock(), number=now.number + 1)
             epochs = (begun,) if stored.epochs else (self._first, begun)
         changed = {"wish": "", "trouble": "", **fields, "state": state}
         self._file.change(migration.id, migration.revision, why=why, epochs=epochs, **changed)

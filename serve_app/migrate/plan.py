@@ -17,7 +17,7 @@ def plan_of(stored: Migrations, first: Epoch, held: Sequence[str]) -> VersionPla
     """
     leaving = {name for one in stored.migrations if not one.ended for name in _leaving(one)}
     names = tuple(name for name in held if name not in leaving)
-    plan = VersionPlan(stored.epochs or (first,), names)
+    plan = VersionPlan(stored.epochs or (first,), names, stored.made > 0)
     safe = _served(plan.now, first.base, names)
     return plan if safe == plan.now else plan.followed_by(safe)
 
