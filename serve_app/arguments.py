@@ -37,7 +37,8 @@ Says what a repair would give up; with --yes does it. The service must be stoppe
 DATA/damaged. Deletions and erasures that stood in the damaged part are lost with it."""
 START_FORM = """\
 The new encoder is tried, what is written gets vectors of both, what was written before is embedded by a job, and then
-users come to it by shares, as long as what they find is no worse; else it turns back by itself."""
+users come to it by shares, as long as what they find is no worse; else it turns back by itself. Options that are not
+named are as the settings' defaults have them, whatever is in force."""
 SET_HELP = "another option of the section; may be repeated"
 TERM_HELP = "like canary_s=600; may be repeated. What is not said is as the policy `migration` says"
 RUNNER_HELP = "who starts the job that embeds: the service, or somebody else, by memstrata reembed"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from serve_app.core import SECOND_US
 from serve_app.errors import StoreUnavailable
 from serve_app.memory.compressors import Compressors
 from serve_app.memory.rerankers import Rerankers
 from serve_app.memory.serving import Serving
+from serve_app.migrate.backfill import BackfillShown
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.plan import plan_of
 from serve_app.migrate.record import Migration, Migrations
 from serve_app.migrate.trials import settled_plan
 from serve_app.models.encoders import Encoders
+from serve_app.observe.migrations import BackfillNow, MigrationNow
 from serve_app.routing import Epoch
 from serve_app.write.commit import ShardWriter
 
@@ -39,6 +42,21 @@ def readable(file: MigrationFile) -> Migrations:
     except StoreUnavailable as error:
         _log.error("%s; no migration goes on, and what one has changed does not count", error)
         return Migrations()
+
+
+def running_now(
+    file: MigrationFile, progress: Callable[[Migration], BackfillShown] | None, clock: Callable[[], int]
+) -> Iterator[MigrationNow]:
+    """What `/metrics` tells of those that have not ended. Without `progress` nothing is known of backfills."""
+    for one in readable(file).migrations:
+        if one.ended:
+            continue
+        backfill = None
+        if progress is not None and one.state == "backfill" and not one.paused:
+            shown, waited_s = progress(one), (clock() - one.steps[-1].at) / SECOND_US
+            silent_s = waited_s if shown.heard_s is None else shown.heard_s
+            backfill = BackfillNow(shown.done, shown.total, shown.dead, silent_s)
+        yield MigrationNow(one.kind, one.state, bool(one.trouble), backfill)
 
 
 class InForce:

@@ -65,12 +65,13 @@ from serve_app.migrate.switch import EncoderSwitch
 from serve_app.migrate.switching import Gates as AnyGates
 from serve_app.migrate.switching import Switch
 from serve_app.migrate.trials import CompressorTrials, RerankerTrials, adopted, resumed, settled_plan
-from serve_app.migrations import InForce, NobodyRuns, readable
+from serve_app.migrations import InForce, NobodyRuns, readable, running_now
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
+from serve_app.observe.migrations import MigrationFigures
 from serve_app.ports import Embedder, Expander
 from serve_app.records import Record
 from serve_app.routing import VersionPlan
@@ -301,6 +302,8 @@ class Service:
                 "compressor": CompressorTrials(compressors),
             }
             self._start_control(migration_file, switches, keys, in_force, operator, opened)
+        told = None if self.backfills is None else self.backfills.progress
+        metrics.watch(MigrationFigures(partial(running_now, migration_file, told, self._clock)))
         migrating = MigrationRoutes(Migrating(migration_file, switches, policies), self._progress, Pages())
         backfill = BackfillRoutes(self.backfills, self._pools.stores)
         return Api(

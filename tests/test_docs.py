@@ -16,7 +16,8 @@ from serve_app.api.openapi import OPERATIONS
 from serve_app.api.problems import STATUS_OF_CODE
 from serve_app.backup.repair import HOLES_MAX
 from serve_app.config import load_settings
-from serve_app.policies import ENTITY_CLASSES_MAX
+from serve_app.migrate.record import FOLLOWS, State
+from serve_app.policies import ENTITY_CLASSES_MAX, OF_SERVICE, OF_TENANT, Terms
 from serve_app.write.hits import OWNERS_A_PART
 from tests.api.running import Running
 
@@ -48,6 +49,37 @@ def test_walks_name_what_is_there() -> None:
         found = ROOT / path if path.startswith("serve_app") else ROOT / "serve_app" / path
         last = name.rpartition(".")[2]
         assert re.search(rf"(def|class) {last}\b", found.read_text()), f"{path} {name}"
+
+
+def test_each_state_of_a_migration_is_told_in_its_order() -> None:
+    page = (ROOT / "docs/migrations.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page.split("## States")[1].split("##")[0], re.MULTILINE) == [
+        *FOLLOWS["embedding"]
+    ]
+    assert all(f"`{state}`" in page for state in get_args(State))
+    contract = (ROOT / "docs/design.md").read_text()
+    assert all(re.search(rf"\b{state}\b", contract) for state in get_args(State))
+
+
+def test_each_term_of_a_migration_is_told_with_its_default() -> None:
+    told = (ROOT / "docs/migrations.md").read_text().split("## Terms")[1].split("##")[0]
+    stated = {name: json.loads(value) for name, value in re.findall(r"`(\w+)` (true|false|[\d.]+\d|\d)", told)}
+    assert stated == msgspec.to_builtins(Terms())
+
+
+def test_each_policy_has_its_row() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    assert re.findall(r'^\| `(\w+)` \| `\{"', page, re.MULTILINE) == [*OF_TENANT, *OF_SERVICE]
+
+
+def test_each_metric_of_a_migration_is_told(service: Running) -> None:
+    shown = service.call("GET", "/metrics", key=None).text
+    own = re.findall(
+        r"^# TYPE (memstrata_(?:migration|backfill|gate|shadow)_\w+|memstrata_\w+_target) ", shown, re.MULTILINE
+    )
+    assert len(own) >= 10
+    page = (ROOT / "docs/migrations.md").read_text()
+    assert [name for name in own if f"`{name}" not in page] == []
 
 
 OF_ANOTHER_SHAPE = "/v1/embeddings"

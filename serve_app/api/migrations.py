@@ -70,7 +70,8 @@ class MigrationRoutes:
         found = await asyncio.to_thread(self._migrating.file.find, request.path[0])
         if form == "html":
             return Response(200, (await asyncio.to_thread(self._report.page, found)).encode(), HTML)
-        return json_response(await asyncio.to_thread(self._report.json, found))
+        told = await asyncio.to_thread(self._report.json, found)
+        return json_response(told | {"gates": [_shown_gate(one) for one in found.gates]})
 
     async def advance(self, who: Principal, request: Request) -> Response:
         return await self._said(who, request, "advance")

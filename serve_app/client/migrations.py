@@ -69,24 +69,40 @@ def told(result: Json) -> str:
     """For people: a line a migration; of one alone its steps, its gates and how far it is."""
     if "migrations" in result:
         return "\n".join(map(_line, result["migrations"])) or "no migrations"
-    if "state" not in result:
-        return "\n".join(f"{name}  {value}" for name, value in result.items() if not isinstance(value, dict | list))
     lines = [_line(result)]
-    lines += [f"  {one['at']}  {one['state']}{_because(one['why'])}" for one in result["steps"]]
+    lines += [f"  {one['at']}  {one['state']}{_because(one['why'])}" for one in result.get("steps", ())]
     lines += [
-        f"  gate of {one['state']}: {one['verdict']}{_because('; '.join(one['reasons']))}" for one in result["gates"]
+        f"  gate of {one['state']}: {one['verdict']}{_because('; '.join(one.get('reasons', ())))}"
+        for one in result["gates"]
     ]
-    if result.get("progress"):
-        lines.append("  " + ", ".join(f"{name} {value}" for name, value in result["progress"].items()))
+    if progress := result.get("progress"):
+        lines.append(f"  {_of_backfill(progress) if 'worker' in progress else _of_gate(progress)}")
     return "\n".join(lines)
 
 
 def _line(migration: Json) -> str:
+    """Also of a report, which says less of it."""
     new = (migration.get("version") or {}).get("name") or "+".join(migration.get("names") or ())
-    words = ["paused"] if migration["paused"] else []
-    words += [f"asked to {migration['wish']}"] if migration["wish"] else []
-    words += [migration["trouble"]] if migration["trouble"] else []
-    return f"{migration['id']}  {migration['kind']}  {migration['state']}  {new}" + _because(", ".join(words))
+    words = ["paused"] if migration.get("paused") else []
+    words += [f"asked for: {migration['wish']}"] if migration.get("wish") else []
+    words += [migration["trouble"]] if migration.get("trouble") else []
+    named = [migration["id"], migration["kind"], migration["state"], *([new] if new else [])]
+    return "  ".join(named) + _because(", ".join(words))
+
+
+def _of_backfill(progress: Json) -> str:
+    """`gone` and the like only where there are any."""
+    total = "turns, not counted yet" if progress["total"] is None else f"of {progress['total']:,} turns"
+    words = [f"{progress['done']:,} {total}"]
+    words += [f"{progress[name]:,} {name}" for name in ("stale", "gone", "cold", "dead") if progress[name]]
+    words += [f"{progress['rate']:.1f} a second"] if progress["rate"] else []
+    words += [f"{progress['eta_s']:.0f} s to go"] if progress["eta_s"] else []
+    heard = "no job yet" if progress["heard_s"] is None else f"job heard {progress['heard_s']:.0f} s ago"
+    return ", ".join([*words, heard])
+
+
+def _of_gate(progress: Json) -> str:
+    return f"{progress['asked']:,} of {progress['of']:,} queries asked, {progress['reads']:,} searches answered by both"
 
 
 def _because(why: str | None) -> str:

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 ASKED_FOR = "asked for"
 WAITS = "waits for :advance"
 FEW_READS = "too few searches have been answered by both"
+ASKED_AGAIN = "it is asked again; :advance goes on without it"
 LACKING = "turns still lack vectors of the new version"
 
 NOTHING: Fields = MappingProxyType({})
@@ -330,14 +331,14 @@ class Control:
         gate = _gate_of(migration)
         if gate is None or (gate.verdict == "undecided" and migration.wish != "advance" and self._is_old(gate)):
             self._ask(migration)
-            return GOES_ON if gate is None else Outcome(False, _undecided(gate))
+            return GOES_ON if gate is None else Outcome(False, f"{_undecided(gate)}; {ASKED_AGAIN}")
         if gate.verdict == "failed":
             return Outcome(False, self._turn_back(migration, f"gate failed: {'; '.join(gate.reasons)}"))
         if gate.verdict == "passed":
             return DONE
         if migration.wish == "advance":
             return Outcome(True, f"{ASKED_FOR}; {_undecided(gate)}")
-        return Outcome(False, _undecided(gate))
+        return Outcome(False, f"{_undecided(gate)}; {ASKED_AGAIN}")
 
     def _is_old(self, gate: Gate) -> bool:
         return self._clock() - gate.at >= self._bounds.ask_again_s * SECOND_US

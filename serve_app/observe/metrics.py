@@ -127,7 +127,7 @@ class Metrics:
             registry=self._registry,
         )
 
-    def watch(self, gauges: Gauges | Breakers) -> None:
+    def watch(self, gauges: Collector) -> None:
         self._registry.register(gauges)
 
     def answered(self, route: str, status: int, seconds: float) -> None:

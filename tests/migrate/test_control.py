@@ -109,7 +109,8 @@ def test_a_gate_that_cannot_decide_waits_and_is_asked_again(world: World) -> Non
     process.begin()
     process.until("verify")
     waiting = process.settled()
-    assert (waiting.state, waiting.trouble) == ("verify", "the gate could not decide: recall fell")
+    trouble = "the gate could not decide: recall fell; it is asked again; :advance goes on without it"
+    assert (waiting.state, waiting.trouble) == ("verify", trouble)
     assert (len(waiting.gates), len(world.gates)) == (1, 1)
     world.later(BOUNDS.ask_again_s)
     assert (len(process.settled().gates), len(world.gates)) == (1, 2)
