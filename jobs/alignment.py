@@ -11,12 +11,10 @@ cannot be tested. To be run every month; see docs/jobs.md.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +23,14 @@ import numpy as np
 from msgspec import ValidationError
 from tqdm import tqdm
 
+from jobs.command import Session, ended
 from jobs.session import ray_session
 from jobs.stored_rows import Source, Stretch, folded_seqs, stretches
 from jobs.vector_sample import Compared, Draw, Group, compared, drawn, merged, stored
 from serve_app.backup.layout import TABLES
 from serve_app.config import Settings, load_settings
 from serve_app.core import EmbeddingVersion
-from serve_app.errors import EncoderUnavailable, MemstrataError
+from serve_app.errors import EncoderUnavailable
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.options import at_least
@@ -49,21 +48,8 @@ TURNS_A_BATCH: Final = 16
 Results = dict[Group, list[Compared]]
 
 
-def main(
-    arguments: Sequence[str] | None = None,
-    *,
-    session: Callable[[str | None], AbstractContextManager[None]] = ray_session,
-) -> int:
-    args = _arguments(arguments)
-    try:
-        test = Alignment(args)
-        with session(args.address):
-            result = test.run()
-    except MemstrataError as error:
-        print(f"alignment: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result) if args.json else _table(result))
-    return 0 if result["aligned"] else 1
+def main(arguments: Sequence[str] | None = None, *, session: Session = ray_session) -> int:
+    return ended("alignment", _arguments(arguments), Alignment, session, _table, "aligned")
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -16,14 +16,14 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
 from tqdm import tqdm
 
+from jobs.command import Session, ended
 from jobs.import_lanes import PATIENCE_S, Done, Lane
 from jobs.import_rows import LANES, TALLY_LANE, Form, Letter, Reading, Tally, rows_of
 from jobs.mem0_export import FACT_FIELD, memories_of
@@ -74,21 +74,8 @@ class Reached(msgspec.Struct, frozen=True):
     counts: dict[str, int] = {}
 
 
-def main(
-    arguments: Sequence[str] | None = None,
-    *,
-    session: Callable[[str | None], AbstractContextManager[None]] = ray_session,
-) -> int:
-    args = _arguments(arguments)
-    try:
-        asked = Import(args)
-        with session(args.address):
-            result = asked.run()
-    except MemstrataError as error:
-        print(f"bulk_import: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result) if args.json else _told(result))
-    return 0 if result["complete"] else 1
+def main(arguments: Sequence[str] | None = None, *, session: Session = ray_session) -> int:
+    return ended("bulk_import", _arguments(arguments), Import, session, _told, "complete")
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -11,19 +11,18 @@ waits for that, and looks again. Exits 1 where something is found that is still 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from tqdm import tqdm
 
+from jobs.command import Session, ended
 from jobs.pii_findings import TYPES, found_in
 from jobs.session import ray_session
 from jobs.stored_rows import Source, StoredTable, Stretch, folded_seqs, stretches
@@ -31,7 +30,7 @@ from serve_app.backup.layout import TABLES
 from serve_app.client.http import Client
 from serve_app.config import load_settings
 from serve_app.core import Owner
-from serve_app.errors import InvalidRequest, MemstrataError
+from serve_app.errors import InvalidRequest
 from serve_app.options import DEFAULT_URL, seconds
 from serve_app.policies import PRIVACY_LEVELS, PrivacyLevel, PrivacyPolicy
 from serve_app.stores.policy_file import PolicyFile
@@ -59,21 +58,8 @@ class Finding(NamedTuple):
     """Of personal data; empty in the line that counts the rows."""
 
 
-def main(
-    arguments: Sequence[str] | None = None,
-    *,
-    session: Callable[[str | None], AbstractContextManager[None]] = ray_session,
-) -> int:
-    args = _arguments(arguments)
-    try:
-        rescan = PiiRescan(args)
-        with session(args.address):
-            result = rescan.run()
-    except MemstrataError as error:
-        print(f"pii_rescan: {error}", file=sys.stderr)
-        return 1
-    print(json.dumps(result, ensure_ascii=False) if args.json else _table(result))
-    return 0 if result["clean"] else 1
+def main(arguments: Sequence[str] | None = None, *, session: Session = ray_session) -> int:
+    return ended("pii_rescan", _arguments(arguments), PiiRescan, session, _table, "clean")
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

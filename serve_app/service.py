@@ -72,7 +72,7 @@ from serve_app.models.expand import open_expander
 from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
 from serve_app.observe.migrations import MigrationFigures
-from serve_app.ports import Embedder, Expander
+from serve_app.ports import Embedder, Expander, Tokenizer
 from serve_app.records import Record
 from serve_app.routing import VersionPlan
 from serve_app.shards import (
@@ -155,9 +155,9 @@ class Service:
         """Of golden queries; None in a replica."""
         self._expander: Expander | None = None
         self.gates: Gates | None = None
+        """Of migrations; there once the service has started."""
         self.backfills: Backfills | None = None
         """None before the start, and in a replica."""
-        """Of migrations; there once the service has started."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._api is not None:
@@ -258,19 +258,8 @@ class Service:
             self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
         )
         operator.watch(keys, policies, layouts, golden_files, migration_file, models=compressors.models)
-        self.gates = open_gates(
-            self._writers, encoders, golden_files, self._searches, serving, rerankers.model, self._clock
-        )
-        opened.callback(self.gates.close)
-        self.reranker_gates = open_reranker_gates(
-            self.gates, self._writers, encoders, serving, self._clock, settings.prices
-        )
-        self.compressor_gates = open_compressor_gates(
-            compressors, self._writers, golden_files, tokenizer, self._clock, settings.prices
-        )
         self.serving, self.rerankers, self.compressors = serving, rerankers, compressors
-        serving.searched = self.gates.shadow.searched
-        metrics.watch(Gauges(self.gates.gauges))
+        self._open_gates(encoders, golden_files, tokenizer, metrics, opened)
         metrics.watch(Gauges(self._gauges))
         breakers = self._breakers(encoding, serving, compressors)
         metrics.watch(Breakers(breakers))
@@ -294,13 +283,9 @@ class Service:
         if read_only:
             self._follow_migrations(migration_file, encoders, in_force, operator, opened)
         else:
-            folder, fold = settings.store_folder, operator.fold
-            self.backfills = Backfills(migration_file, folder, self._writers, fold, pace.rest_s)
-            switches = {
-                "embedding": self._encoder_switch(migration_file, encoders),
-                "reranker": RerankerTrials(rerankers),
-                "compressor": CompressorTrials(compressors),
-            }
+            switches = self._switches(migration_file, encoders)
+            folder = settings.store_folder
+            self.backfills = Backfills(migration_file, folder, self._writers, operator.fold, pace.rest_s)
             self._start_control(migration_file, switches, keys, in_force, operator, opened)
         told = None if self.backfills is None else self.backfills.progress
         metrics.watch(MigrationFigures(partial(running_now, migration_file, told, self._clock)))
@@ -372,9 +357,31 @@ class Service:
             backups,
         )
 
-    def _encoder_switch(self, file: MigrationFile, encoders: Encoders) -> EncoderSwitch:
+    def _open_gates(
+        self, encoders: Encoders, golden: GoldenFiles, tokenizer: Tokenizer, metrics: Metrics, opened: ExitStack
+    ) -> None:
+        """What judges migrations of each kind, by what serves and what is tried."""
+        prices, serving = self._settings.prices, self.serving
+        self.gates = open_gates(
+            self._writers, encoders, golden, self._searches, serving, self.rerankers.model, self._clock
+        )
+        opened.callback(self.gates.close)
+        self.reranker_gates = open_reranker_gates(self.gates, self._writers, encoders, serving, self._clock, prices)
+        self.compressor_gates = open_compressor_gates(
+            self.compressors, self._writers, golden, tokenizer, self._clock, prices
+        )
+        serving.searched = self.gates.shadow.searched
+        metrics.watch(Gauges(self.gates.gauges))
+
+    def _switches(self, file: MigrationFile, encoders: Encoders) -> Mapping[Kind, Switch]:
         versions = StoredVersions(self._settings.store_folder)
-        return EncoderSwitch(file, versions, self._open_encoder, encoders, self._writers, self._indexer, self._dual)
+        return {
+            "embedding": EncoderSwitch(
+                file, versions, self._open_encoder, encoders, self._writers, self._indexer, self._dual
+            ),
+            "reranker": RerankerTrials(self.rerankers),
+            "compressor": CompressorTrials(self.compressors),
+        }
 
     def _start_control(
         self,

@@ -119,10 +119,11 @@ def _beside(version: EmbeddingVersion, brought: Brought, open_one: OpenEncoder) 
 
 
 def _warn(settings: Settings, base: Sequence[str], configured: Sequence[str]) -> None:
-    if missing := [name for name in base if name not in configured]:
+    missing = [name for name in base if name not in configured]
+    if missing or base[0] != configured[0]:
         _log.warning(
             "%s: the encoder is that of %s, which a migration has brought; the settings name %s: bring them up to date",
             settings.store_folder,
-            ", ".join(missing),
+            ", ".join(missing or base),
             ", ".join(configured) or "one that cannot be opened",
         )

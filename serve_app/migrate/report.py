@@ -113,9 +113,9 @@ def of_migration(migration: Migration) -> Report:
 
 def _facts(migration: Migration) -> tuple[tuple[str, str], ...]:
     facts: list[tuple[str, str]] = [("Kind", migration.kind), ("State", migration.state)]
-    for name, routing in (("From", migration.base), ("To", migration.target)):
-        if routing is not None:
-            facts.append((name, " + ".join(routing.names)))
+    base = migration.was_names if migration.base is None else migration.base.names
+    target = migration.names if migration.target is None else migration.target.names
+    facts += [(name, " + ".join(names)) for name, names in (("From", base), ("To", target)) if names]
     facts.append(("Begun", utc(migration.begun_at)))
     if migration.trouble:
         facts.append(("Waits", migration.trouble))
