@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from serve_app.core import EmbeddingVersion
+from serve_app.models.hub import local_path
 from serve_app.models.multilingual import MULTILINGUAL
 from serve_app.models.rerank import ModelOptions
 from serve_app.models.weights import PACKAGED
@@ -61,4 +62,4 @@ def _ranker(wanted: str, versions: Sequence[EmbeddingVersion]) -> Ranker | None:
         wanted = SHIPPED if all(version.model in TRAINED_FOR for version in versions) else NONE
     if wanted == NONE:
         return None
-    return shipped() if wanted == SHIPPED else open_ranker(Path(wanted).expanduser())
+    return shipped() if wanted == SHIPPED else open_ranker(local_path(wanted) or Path(wanted))

@@ -160,9 +160,7 @@ class Control:
 
     def _note(self, migration_id: str, why: str) -> None:
         try:
-            found = self._file.find(migration_id)
-            if found.trouble != why:
-                self._file.change(found.id, found.revision, trouble=why)
+            self._file.amend(migration_id, lambda found: {} if found.trouble == why else {"trouble": why})
         except MemstrataError as error:
             _log.warning("migration %s: what hinders it cannot be noted: %s", migration_id, error)
 

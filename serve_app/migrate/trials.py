@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +25,7 @@ from serve_app.memory.rerankers import Rerankers
 from serve_app.memory.reranking import RerankOptions, second_stage
 from serve_app.migrate.in_force import SETTLED, Options, in_force, named, read_as, trial_of
 from serve_app.migrate.record import Kind, Migration, Migrations
+from serve_app.models.hub import local_path
 from serve_app.models.rerank import CrossEncoding
 from serve_app.models.summarise import CompressOptions
 from serve_app.routing import Choice, Epoch, VersionPlan
@@ -165,7 +165,7 @@ def _asked_for(wanted: str, base: str, replaces: str) -> dict[str, Any]:
 
 def _refuse_missing(model: str) -> None:
     """Raises InvalidRequest for a path where nothing lies; what is none is a model of the hub, or of a package."""
-    if model.startswith(PATHS) and not Path(model).expanduser().exists():
+    if model.startswith(PATHS) and local_path(model) is None:
         raise InvalidRequest(f"options: model: there is no {model}")
 
 

@@ -8,10 +8,19 @@ from typing import Final
 
 from serve_app.errors import MemstrataError
 
-__all__ = ["SAFE_FILES", "model_folder"]
+__all__ = ["SAFE_FILES", "local_path", "model_folder"]
 
 SAFE_FILES: Final = ("*.json", "*.safetensors", "*.txt", "*.model")
 """What is fetched of a hub repository: no pickled weights, since reading one can run code."""
+
+
+def local_path(name: str) -> Path | None:
+    """Where a name points on this machine; None where nothing lies, or nothing can be called so."""
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError, ValueError):  # too long, not to be looked at, of an unknown user, with a NUL
+        return None
 
 
 def model_folder(
@@ -25,8 +34,8 @@ def model_folder(
 
     Raises what `unusable` makes where there is no such `kind` of model.
     """
-    folder = Path(model).expanduser()
-    if folder.is_dir():
+    folder = local_path(model)
+    if folder is not None and folder.is_dir():
         return folder
     try:
         from huggingface_hub import snapshot_download

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from serve_app.errors import InvalidRequest, SummariserFailed
 from serve_app.models.chat import ChatOptions
-from serve_app.models.hub import SAFE_FILES, model_folder
+from serve_app.models.hub import SAFE_FILES, local_path, model_folder
 from serve_app.models.summarise_answer import ANSWER_VERSION
 from serve_app.models.summarise_chat import ChatSummariser
 from serve_app.models.summarise_local import AnsweringModel, TransformersSummariser
@@ -148,7 +148,9 @@ def _local(options: SummariserOptions) -> _Files | None:
         found = spec and spec.origin
         assert found, "its presence was checked"
         return _Files(Path(found).parent, PACKAGE_FILE)
-    path = Path(options.model).expanduser()
+    path = local_path(options.model)
+    if path is None:
+        return None
     if path.suffix == ".gguf" and path.is_file():
         return _Files(path.parent, path.name)
     return _Files(path, options.gguf_file or None) if path.is_dir() else None

@@ -18,6 +18,7 @@ import msgspec
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import EncoderUnavailable
+from serve_app.models.hub import local_path
 
 __all__ = ["PACKAGED", "EncoderFiles", "encoder_files", "named"]
 
@@ -99,8 +100,8 @@ def encoder_files(model: str, revision: str | None) -> EncoderFiles:
     """Find an encoder by name. Raises EncoderUnavailable if it is not there or not what it says it is."""
     if model == PACKAGED:
         return _packaged()
-    folder = Path(model).expanduser()
-    if folder.is_dir():
+    folder = local_path(model)
+    if folder is not None and folder.is_dir():
         return EncoderFiles(folder.resolve().name, revision or _sha256(*_identity(folder))[:12], folder)
     return _from_hub(model, revision)
 

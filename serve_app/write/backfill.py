@@ -28,7 +28,7 @@ from serve_app.records import (
     VectorsPut,
     VersionVectors,
 )
-from serve_app.stores.packing import PACKED_BYTES
+from serve_app.stores.packing import DIGEST_BYTES, PACKED_BYTES
 from serve_app.stores.rows import COLD, HOT, TurnState
 from serve_app.write.commit import Draft, Operation, ShardWriter
 
@@ -40,6 +40,9 @@ UNIT_BYTES_MAX: Final = 64 << 20
 
 TOKENS_MAX: Final = 1 << 20
 """Bytes of the tokens of one turn."""
+
+LENGTH_OFF: Final = 0.01
+"""By how much the length of a vector may be off 1: float16 rounds. A text without words has a vector of length 0."""
 
 TAIL_BYTES_MAX: Final = 256 << 20
 """Vectors in the tail of a shard beyond which a job has to wait for the fold."""
@@ -91,8 +94,14 @@ def _fault(version: EmbeddingVersion, made: TurnVectors) -> str | None:
         return f"{len(made.vectors)} bytes are no vectors of {version.dimension} float16 each"
     if parts > ROWS_PER_TURN_MAX:
         return f"{parts} vectors; a turn has at most {ROWS_PER_TURN_MAX}"
-    if not np.isfinite(np.frombuffer(made.vectors, "<f2")).all():
+    vectors = np.frombuffer(made.vectors, "<f2").reshape(parts, version.dimension).astype(np.float32)
+    if not np.isfinite(vectors).all():
         return "a vector has a component that is not finite"
+    lengths = np.linalg.norm(vectors, axis=1)
+    if version.normalised and not ((lengths == 0) | (np.abs(lengths - 1) < LENGTH_OFF)).all():
+        return "a vector has another length than 1"
+    if len(made.digest) not in (0, DIGEST_BYTES):
+        return f"{len(made.digest)} bytes are no digest of a text"
     if len(made.tokens) % TOKEN_DIMENSION or len(made.tokens) > TOKENS_MAX:
         return f"{len(made.tokens)} bytes are no vectors of tokens"
     return None

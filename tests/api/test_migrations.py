@@ -32,6 +32,7 @@ from tests.migrate.migrated import (
     until,
 )
 
+LONG = "/" + "x" * 300
 OTHER = {"encoder": {"model": "hash-32"}}
 
 
@@ -154,6 +155,14 @@ def test_a_store_with_turns_takes_no_other_encoder_from_the_settings(tmp_path: P
         ({"encoder": {"model": "hash-64"}}, "serves already"),
         ({"encoder": {"model": "hash-96"}, "replaces": "hash_7"}, "hash_64"),
         ({"encoder": {"model": "no/such/folder"}}, "encoder"),
+        ({"encoder": {"model": "x" * 5_000}}, "no encoder"),
+        ({"encoder": {"model": "~nobody-of-this-name/x"}}, "no encoder"),
+        ({"kind": "reranker", "reranker": {"model": "~nobody-of-this-name/x"}}, "there is no"),
+        ({"kind": "reranker", "reranker": {"ranker": "~nobody-of-this-name/x"}}, "cannot be read"),
+        (
+            {"kind": "compressor", "compressor": {"coarse": {"backend": "transformers", "model": "/" + "x" * 300}}},
+            "is no",
+        ),
         ({"encoder": {"colour": 1}}, "colour"),
         ({"encoder": {"model": "hash-96"}, "terms": {"k": 0}}, "terms"),
         ({"encoder": {"model": "hash-96"}, "terms": {"colour": 1}}, "colour"),

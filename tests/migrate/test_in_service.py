@@ -45,7 +45,8 @@ def opened(options: CompressOptions) -> Opened:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    memory = MemoryOptions(summary=SummaryOptions(settle_s=0.01, every_turns=1_000))
+    quiet = {"every_turns": 1_000, "zone_tokens": 1_000_000}  # no summary comes but where one is asked for
+    memory = MemoryOptions(summary=SummaryOptions(settle_s=0.01, **quiet))
     one = small(tmp_path, opened={"compressor": opened}, memory=memory)
     yield one
     one.stop()

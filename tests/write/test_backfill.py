@@ -81,6 +81,8 @@ def test_what_is_no_unit_is_refused(holding: OneShard, opened: Callable[..., One
         "no vectors of 32": [BackfillItem(ANN, vectors_of(turns[0]).__class__(1, 1, "a", "x", b"123"))],
         "not finite": [BackfillItem(ANN, item.made.__class__(1, 1, "a", "x", b"\xff\x7f" * 32))],
         "of tokens": [BackfillItem(ANN, item.made.__class__(1, 1, "a", "x", item.made.vectors, b"1"))],
+        "another length": [BackfillItem(ANN, item.made.__class__(1, 1, "a", "x", b"\x00\x3c" * 32))],
+        "no digest": [BackfillItem(ANN, item.made.__class__(1, 1, "a", "x", item.made.vectors, b"", b"1"))],
         "stands in it twice": [item, item],
     }
     for said, items in cases.items():
