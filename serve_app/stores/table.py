@@ -37,6 +37,9 @@ T = TypeVar("T")
 
 warnings.filterwarnings("ignore", message=r"optimize\(cleanup_older_than=0\)")  # of concurrent readers: see `_read`
 
+ABSENT = "was not found"
+"""What LanceDB says of a table that has no version, though it lists its folder."""
+
 TABLES_MAX = 100_000
 """Tables of one store, a shard each."""
 
@@ -99,11 +102,10 @@ class LanceTable(ABC):
     def _open(self, *, create: bool) -> lancedb.table.Table | None:
         """The table, complete in columns and indexes; None where there is none and it is not to be made."""
         database = self._connected()
-        if self._there(database):
-            table = database.open_table(self._name)
-        elif create:
+        table = self._table_found(database)
+        if table is None and create:
             table = database.create_table(self._name, schema=self._schema)
-        else:
+        if table is None:
             return None
         self._complete(table)
         if not {column for index in table.list_indices() for column in index.columns} >= self.indexed:
@@ -125,8 +127,26 @@ class LanceTable(ABC):
         folder = local_folder(self._uri)
         if folder is not None and not folder.exists():  # LanceDB would make it
             return None
-        database = self._connected()
-        return database.open_table(self._name) if self._there(database) else None
+        return self._table_found(self._connected())
+
+    def _table_found(self, database: lancedb.DBConnection) -> lancedb.table.Table | None:
+        """The table as it is; None where there is none, or only what was left when its making was cut short."""
+        if not self._there(database):
+            return None
+        try:
+            return database.open_table(self._name)
+        except ValueError as error:
+            if ABSENT not in str(error) or not self._is_empty():
+                raise
+            return None
+
+    def _is_empty(self) -> bool:
+        """Whether no version and no row of it was ever complete. An object store does not lose versions alone."""
+        folder = local_folder(self._uri)
+        if folder is None:
+            return True
+        files = folder / f"{self._name}.lance"
+        return not any(files.glob("_versions/*.manifest")) and not any(files.glob("data/*"))
 
     def _connected(self) -> lancedb.DBConnection:
         caches = lancedb.Session(INDEX_CACHE_BYTES, METADATA_CACHE_BYTES)

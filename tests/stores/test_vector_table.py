@@ -284,3 +284,29 @@ def test_what_was_forgotten_is_in_no_file(table: RecordTable, tmp_path: Path) ->
 
 def files_with_bytes(folder: Path, sought: bytes) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file() and sought in path.read_bytes()]
+
+
+def test_a_table_whose_making_was_cut_short_is_made_again(tmp_path: Path) -> None:
+    """A process that is killed in it leaves a folder without any version."""
+    table = opened(tmp_path)
+    root = next(tmp_path.rglob("*.lance")).parent
+    for name in (beside_name("shard-0000", NEW.version.name), "shard-0007"):
+        left = root / f"{name}.lance" / "_transactions"
+        left.mkdir(parents=True)
+        (left / ".tmpQzmK7m").write_bytes(b"")
+    followed = FollowedTable(str(root), "shard-0000", (EMBEDDER.version,), {})
+    followed.hold_beside(NEW.version)
+    assert not followed.tables_beside
+    table.hold_beside(NEW.version)
+    put(table, ANN, turn(1, "amber"))
+    assert table.lacking(NEW.version.name) == []
+    assert RecordTable(str(root), "shard-0007", (EMBEDDER.version,), {}).folded_seq() == 0
+
+
+def test_a_table_that_has_lost_its_versions_is_not_made_again(table: RecordTable, tmp_path: Path) -> None:
+    put(table, ANN, turn(1, "amber"))
+    files = next(tmp_path.rglob(f"{beside_name('shard-0000', NEW.version.name)}.lance"))
+    for manifest in files.glob("_versions/*"):
+        manifest.unlink()
+    with pytest.raises(StoreUnavailable):
+        opened(tmp_path).hold_beside(NEW.version)
