@@ -35,14 +35,16 @@ def large_turns(
     older: Older,
     read_tokens: ReadTokens,
 ) -> Ranked | None:
-    """The best of all turns; None where the archive has no say, or lacks turns, or where their content cannot be read.
+    """The best of all turns; None where the archive has no say, or lacks turns or vectors, or where content cannot
+    be read.
 
     Filters look at the content of every turn: they are answered without it.
     """
     if "warm" not in question.tiers or question.filters.narrow or not question.query.strip() or block.complete:
         return None
     with block.lock:
-        field = archive.field(block)
+        whole = encoded is None or archive.whole(encoded.version)
+        field = archive.field(block) if whole else None
         if field is None:
             return None
         entities = named_in(question.query, field, field.size)

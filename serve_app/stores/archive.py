@@ -13,13 +13,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import Turn
+from serve_app.records import VectorsPut
 from serve_app.stores.block import Block
 from serve_app.stores.field import Base, Field, base_of, field_of
 from serve_app.stores.volume import Volume
@@ -40,6 +41,9 @@ class Archive:
         self.volumes = tuple(volumes)
         self.revised: dict[int, Turn] = {}
         """Turns of the volumes in a later state than theirs, by seq."""
+        self._late: dict[tuple[str, int], int] = {}
+        """By version and the last seq of a volume, the last record that brought vectors of its turns apart from the
+        rest, and that it was made without."""
         self.cleared = 0
         """Changes when the archive begins again: a volume that was read before has missed edits then."""
         self._base: tuple[tuple[Volume, ...], tuple[int, int, int], Base] | None = None
@@ -62,9 +66,46 @@ class Archive:
         """A turn was edited. Whether it is one of the volumes shows when it is looked for."""
         self.revised[turn.seq] = turn
         if len(self.revised) > REVISED_MAX:
-            self.volumes, self.revised = (), {}
+            self.volumes, self.revised, self._late = (), {}, {}
             self.cleared += 1
             self._base = self._field = None
+
+    def came(self, record: VectorsPut) -> None:
+        """Vectors came. Volumes lack them whose turns they are of, if they came apart: a turn is in no volume before
+        the others. An edited turn counts by its words until its volume is made anew.
+        """
+        if not record.beside:
+            return
+        for made in record.versions:
+            for item in made.items:
+                volume = self._holding(item.turn_seq)
+                if volume is not None and item.turn_seq not in self.revised:
+                    self.late(made.version, volume, record.seq)
+
+    def late(self, version: str, volume: Volume, seq: int) -> None:
+        """The volume may lack vectors of this version that this record brought."""
+        key = version, int(volume.seqs[-1])
+        self._late[key] = max(seq, self._late.get(key, 0))
+
+    @property
+    def last_late(self) -> int:
+        """The newest record whose vectors some volume may lack; 0 for none."""
+        return max(self._late.values(), default=0)
+
+    def whole(self, version: str) -> bool:
+        """Whether the volumes have the vectors of this version that there are."""
+        return not any(self._behind(volume, version) for volume in self.volumes)
+
+    def behind(self, versions: Collection[str]) -> list[Volume]:
+        """Volumes that may lack vectors of these versions."""
+        return [volume for volume in self.volumes if any(self._behind(volume, version) for version in versions)]
+
+    def _behind(self, volume: Volume, version: str) -> bool:
+        return version not in volume.vectors or (version, int(volume.seqs[-1])) in self._late
+
+    def _holding(self, seq: int) -> Volume | None:
+        """The volume whose range a turn falls into; None after the last."""
+        return next((volume for volume in self.volumes if seq <= volume.seqs[-1]), None)
 
     def replace(self, old: Sequence[Volume], new: Sequence[Volume]) -> None:
         """Other volumes in the place of neighbouring ones; of none, at the end."""
@@ -75,6 +116,11 @@ class Archive:
             for seq in of_it:
                 if self.revised[seq].rev <= volume.state_seq:
                     del self.revised[seq]
+        known, self._late = self._late, {}
+        for (version, last), seq in known.items():
+            holding = self._holding(last)
+            if holding is not None and (seq > holding.state_seq or not any(holding is one for one in new)):
+                self.late(version, holding, seq)
         self._base = self._field = None
 
     def field(self, block: Block) -> Field | None:

@@ -78,9 +78,6 @@ class Beside:
         found = {name: self._ask(name, lambda table: table.of_owner(owner, first, last)) for name in self._tables}
         return {name: rows for name, rows in found.items() if rows is not None}
 
-    def count(self, owner: str, first: int, last: int) -> int:
-        return sum(self._ask(name, lambda table: table.count(owner, first, last)) or 0 for name in self._tables)
-
     def between(self, name: str, where: Where) -> pa.Table | None:
         return self._ask(name, lambda table: table.between_seqs(where))
 

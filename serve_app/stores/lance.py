@@ -310,12 +310,7 @@ class RecordTable(LanceTable):
             beside = parts_beside(of_versions[name], states, NEVER) if name in of_versions else None
             if (found := united(held, beside)) is not None:
                 vectors[name] = found
-        count = sum(one.num_rows for one in of_versions.values())
-        return Span(rows.select([*PLACED, *self._entity_columns()]), vectors, count)
-
-    def count_beside(self, owner: str, first: int, last: int) -> int:
-        """Vectors beside the owner's turns between two seqs, whatever their state. Reads keys alone."""
-        return self._beside.count(owner, first, last)
+        return Span(rows.select([*PLACED, *self._entity_columns()]), vectors)
 
     def vectors_between(self, version: str, first: int, end: int) -> Parts:
         """Of turns with `first <= seq < end` that are not cold, whoever's, the vectors of their present states."""

@@ -130,11 +130,6 @@ class VectorTable(LanceTable):
         between = every(col("seq") >= lit(first), col("seq") <= lit(last))
         return self._scan_of(owner, between, [*_PLACED, "vector", "tokens"]).sort_by("row")
 
-    def count(self, owner: str, first: int, last: int) -> int:
-        """Rows of the owner's turns between two seqs."""
-        between = every(col("seq") >= lit(first), col("seq") <= lit(last))
-        return int(self._scan_of(owner, between, ["row"]).num_rows)
-
     def between_seqs(self, where: Where) -> pa.Table:
         """Rows of any owner by their seqs, without tokens."""
         return self._scan(where, [*_PLACED, "vector"])

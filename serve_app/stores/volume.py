@@ -67,8 +67,6 @@ class Volume(NamedTuple):
     state_seq: int
     lacking: int
     """Turns whose vectors were still to come."""
-    beside: int = 0
-    """Vectors that lay beside its turns: more come there when a migration fills them in, and go with a version."""
 
     @property
     def bytes(self) -> int:
@@ -89,13 +87,10 @@ def ready_before(rows: pa.Table) -> int | None:
 
 
 class Span(NamedTuple):
-    """What a volume is made from: rows of turns, and of each version the vectors of their present states; with how many
-    lie beside them.
-    """
+    """What a volume is made from: rows of turns, and of each version the vectors of their present states."""
 
     rows: pa.Table
     vectors: Mapping[str, Parts]
-    beside: int = 0
 
     def until(self, seq: int) -> Span:
         """Without the turns from `seq` on: their vectors find no turn."""
@@ -121,7 +116,6 @@ def volume_of(span: Span, state_seq: int, quantised_from: int = QUANTISED_FROM) 
         named=postings_of(_names(turns), "\n"),
         vectors={version: _version_rows(parts, seqs, quantised_from) for version, parts in span.vectors.items()},
         state_seq=state_seq,
-        beside=span.beside,
         lacking=int((np.asarray(turns["vector_rev"]) < np.asarray(turns["rev"])).sum()),
     )
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from serve_app.records import TurnPut
+from serve_app.records import TurnPut, VectorsPut
 from serve_app.stores.archive import REVISED_MAX, Archive, living_seqs
 from serve_app.stores.block import Block
 from serve_app.stores.rough import QUANTISED_FROM
@@ -36,14 +36,14 @@ RENEWED_EVERY_S: Final = 30.0
 class Round(NamedTuple):
     """When an owner's volumes were looked at last, and the state that those of a round under way are brought to.
 
-    `beside`: how many vectors lay beside all of the owner's turns of the archive when the last round began.
+    `late`: the newest record whose vectors the volumes lacked when the last round began.
     """
 
     at: float
     target: int | None
-    beside: int = 0
+    late: int = 0
     refill: bool = False
-    """Vectors beside have come or gone, and have come to rest: volumes that know of others are made anew."""
+    """What came apart has come to rest: volumes that lack it are made anew."""
 
 
 class Archiver:
@@ -110,6 +110,7 @@ class Archiver:
         with block.lock:
             if archive.cleared == cleared:
                 archive.replace(old, [made])
+                _note_late(shard, owner, archive, made)
         return True
 
     def _renewed(self, shard: Shard, owner: str, block: Block, archive: Archive) -> bool:
@@ -119,12 +120,12 @@ class Archiver:
         if since.target is None:
             if now - since.at < self._renewed_every_s:
                 return False
-            since = self._begun(shard, owner, archive, since)
+            since = _begun(shard, block, archive, since)
         with block.lock:
             _let_go(archive, {version.name for version in shard.versions})
             outdated, cleared = archive.outdated(block), archive.cleared
-        if since.refill:
-            outdated += [one for one in archive.volumes if one.beside != _beside(shard, owner, one)]
+            if since.refill:
+                outdated += archive.behind([version.name for version in shard.versions])
         old = next((one for one in outdated if one.state_seq < (since.target or 0)), None)
         rounds[owner] = since._replace(at=now, target=None if old is None else since.target)
         if old is None:
@@ -134,15 +135,6 @@ class Archiver:
             if archive.cleared == cleared:
                 archive.replace([old], [] if made is None else [made])
         return True
-
-    def _begun(self, shard: Shard, owner: str, archive: Archive, last: Round) -> Round:
-        """A new round. While vectors keep coming beside, as in a backfill, the volumes wait: each would be made again
-        and again.
-        """
-        volumes = archive.volumes
-        lying = sum(_beside(shard, owner, one) for one in volumes)
-        known = sum(one.beside for one in volumes)
-        return Round(last.at, shard.folded_seq, lying, refill=lying == last.beside != known)
 
     def _read(self, shard: Shard, owner: str, first: int, last: int, through: int, *, whole: bool) -> Volume | None:
         """The turns between two seqs as the table has them; None where none are left.
@@ -168,10 +160,23 @@ def _let_go(archive: Archive, held: set[str]) -> None:
             archive.replace([one], [one._replace(vectors=kept)])
 
 
-def _beside(shard: Shard, owner: str, volume: Volume) -> int:
-    if not shard.table.tables_beside:
-        return 0
-    return shard.table.count_beside(owner, int(volume.seqs[0]), int(volume.seqs[-1]))
+def _begun(shard: Shard, block: Block, archive: Archive, last: Round) -> Round:
+    """A new round. While vectors keep coming apart, as in a backfill, the volumes wait: each would be made again and
+    again.
+    """
+    with block.lock:
+        late = archive.last_late
+    return Round(last.at, shard.folded_seq, late, refill=late == last.late)
+
+
+def _note_late(shard: Shard, owner: str, archive: Archive, made: Volume) -> None:
+    """Tell the archive what came apart for the turns of a volume while it was made: before, they were not of it."""
+    if shard.tail_since(made.state_seq) is None:  # a fold has taken some of it: it may be anything
+        for version in shard.table.beside:
+            archive.late(version, made, shard.applied_seq)
+    for record in shard.tail_records_of(owner):
+        if isinstance(record, VectorsPut):
+            archive.came(record)
 
 
 def _edits_noted(shard: Shard, owner: str, archive: Archive) -> bool:

@@ -530,7 +530,7 @@ class Shard:
             if block is not None:
                 with block.lock:
                     block.apply(record)
-                    self._note_edit(record)
+                    self._note_change(record)
         self.pending.take(records)  # after the blocks: whoever waits for vectors finds them there
         if (apart := self.apart) is not None:
             apart.take(records)
@@ -538,8 +538,12 @@ class Shard:
             self._account(record)
         self.applied_seq = records[-1].seq
 
-    def _note_edit(self, record: Record) -> None:
-        if isinstance(record, TurnPut) and record.turn.rev != record.turn.seq:
+    def _note_change(self, record: Record) -> None:
+        if isinstance(record, VectorsPut) and record.beside:
+            archive = self.archives.of(record.owner)
+            if archive is not None:
+                archive.came(record)
+        elif isinstance(record, TurnPut) and record.turn.rev != record.turn.seq:
             archive = self.archives.of(record.owner)
             if archive is not None:
                 archive.revise(record.turn)

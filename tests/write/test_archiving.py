@@ -611,6 +611,58 @@ def test_archives_take_up_what_a_backfill_brings_once_it_rests_and_drop_a_releas
     assert held(NEW.version.name) > 100
 
 
+def test_what_a_backfill_brings_is_found_before_archives_take_it_up(opened: Callable[..., OneShard]) -> None:
+    large = opened(owner_turns_resident=RESIDENT)
+    rare, often = (Archiver(volume_turns_max=64, renewed_every_s=every_s) for every_s in (60.0, 0.0))
+    said = texts(240)
+    fill(large, said)
+    _with_vectors(large, rare, VERSION.name)
+    large.shard.hold(NEW.version)
+    backfill(large, large.shard.turns(ANN, list(range(1, 1_000))))
+    assert _with_vectors(large, rare, NEW.version.name) < len(said) - RESIDENT
+    assert _missed(large, said) == []
+    assert not whole(large, NEW.version.name)
+    assert whole(large, VERSION.name)
+    assert _with_vectors(large, often, NEW.version.name) > RESIDENT
+    assert _missed(large, said) == []
+    assert whole(large, NEW.version.name)
+
+
+def test_what_comes_apart_while_a_volume_is_made_is_taken_up_later(opened: Callable[..., OneShard]) -> None:
+    large = opened(owner_turns_resident=RESIDENT)
+    archiver = Archiver(volume_turns_max=1_024, renewed_every_s=0.0)
+    said = texts(240)
+    large.shard.hold(NEW.version)
+    fill(large, said)
+    large.fold()
+    backfill(large, large.shard.turns(ANN, list(range(1, 200))))
+    large.shard.block(ANN)
+    assert archiver.tend_shard(large.shard)
+    large.fold()
+    assert not whole(large, NEW.version.name)
+    assert _missed(large, said[:100]) == []
+    assert _with_vectors(large, archiver, NEW.version.name) > RESIDENT
+    assert whole(large, NEW.version.name)
+
+
+def whole(shard: OneShard, version: str) -> bool:
+    found = shard.shard.archives.of(ANN)
+    assert found is not None
+    return bool(found.volumes) and found.whole(version)
+
+
+def _missed(shard: OneShard, said: Sequence[str]) -> list[str]:
+    """Of texts those that are not found by their own vectors under the new version."""
+    held, missed = shard.shard, []
+    for text in said[::7]:
+        encoded = EncodedQuery(NEW.version.name, NEW.embed([text])[0])
+        question = Question(text, "dense", 3, shard.clock.now)
+        later, archive = partial(unfolded, held), held.archives.of(ANN)
+        answer = search(held.block(ANN), question, encoded, held.table, held.turns, later, archive=archive)
+        missed += [text] if text not in [one.turn.text for one in answer.found] else []
+    return missed
+
+
 NEW = HashEmbedder(32)
 
 
