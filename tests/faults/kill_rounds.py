@@ -22,10 +22,10 @@ from typing import Any, Literal, NamedTuple
 import httpx
 
 from tests.faults.clients import Clients, Said
+from tests.faults.nursery import Forked, Nursery
 from tests.faults.stored import faults_of_files
 
 Victim = Literal["job", "service", "both"]
-Job = Literal["plain", "ray"]
 
 PROGRAM = Path(__file__).with_name("migrating_service.py")
 ROOT = PROGRAM.parents[2]
@@ -81,8 +81,9 @@ def _kill(drawn: random.Random, state: str) -> Kill:
 class Round:
     """One round on a copy of a store. `faults` says what was wrong at the end."""
 
-    def __init__(self, plan: Plan, template: Path, folder: Path, said: Said, job: Job = "plain") -> None:
-        self.plan, self.job, self.data = plan, job, folder / "data"
+    def __init__(self, plan: Plan, template: Path, folder: Path, said: Said, nursery: Nursery | None = None) -> None:
+        """Without a nursery the job is that of the product, and all is started as it is in earnest."""
+        self.plan, self._nursery, self.data = plan, nursery, folder / "data"
         self.log = folder / "log"
         shutil.copytree(template, self.data)
         self.key = (self.data / "admin.key").read_text().strip()
@@ -96,7 +97,7 @@ class Round:
         self.said = said
         self.killed: list[str] = []
         self.faults: list[str] = []
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Forked | None = None
 
     def run(self) -> list[str]:
         """What was wrong. Raises AssertionError where it does not come to an end."""
@@ -216,10 +217,14 @@ class Round:
         return found
 
     def _start(self) -> None:
-        words = [sys.executable, str(PROGRAM), str(self.port), str(self.data), self.job]
+        words = [str(self.port), str(self.data)]
         own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(self.log.parent)}
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(words, stdout=log, stderr=log, env=os.environ | own)
+        if self._nursery is not None:
+            self._process = self._nursery.service([*words, str(self._nursery.address)], self.log, own)
+        else:
+            with self.log.open("ab") as log:
+                program = [sys.executable, str(PROGRAM), *words, "ray"]
+                self._process = subprocess.Popen(program, stdout=log, stderr=log, env=os.environ | own)
         end = time.monotonic() + READY_S
         while not self._ready():
             assert self._process.poll() is None, f"seed {self.plan.seed}: it does not start\n{self._told()}"

@@ -1,6 +1,6 @@
 """A small service whose migrations are quick: `python migrating_service.py PORT DATA JOB`.
 
-JOB is "ray" for the job of the product, "plain" for one without Ray.
+JOB is "ray" for the job of the product, else the address of a nursery that forks one without Ray.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from serve_app.migrate.runner import JOB, JobPlace, RunnerBounds
 from serve_app.models.embed import EncoderOptions
 from serve_app.service import Service
 from serve_app.write.housekeeping import FoldOptions
+from tests.faults.nursery import job_words
 
 HOST = "127.0.0.1"
-PLAIN = (sys.executable, str(Path(__file__).with_name("plain_backfill.py")))
 
 RESIDENT = 24
 """Turns of one user that stay in memory: more of a user are read from the tables."""
@@ -43,7 +43,7 @@ def quick(port: str, job: str) -> dict[str, Any]:
         "control": ControlBounds(poll_s=0.1, grace_s=1.0, again_s=0.5, ask_again_s=1.0),
         "job": JobPlace(
             f"http://{HOST}:{port}",
-            job=JOB if job == "ray" else PLAIN,
+            job=JOB if job == "ray" else job_words(job),
             bounds=RunnerBounds(again_s=0.5, again_s_max=2.0, elsewhere_s=1.0, stop_s=2.0),
         ),
     }

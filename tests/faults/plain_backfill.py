@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,8 +30,8 @@ PASSES_MAX = 8
 DONE, FAILED, NOT_OURS = 0, 1, 3
 
 
-def main() -> int:
-    args = _arguments()
+def main(words: Sequence[str] | None = None) -> int:
+    args = _arguments(words)
     try:
         return _backfill(args)
     except Refused as error:
@@ -41,14 +42,14 @@ def main() -> int:
         return FAILED
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for name in ("--url", "--migration"):
         parser.add_argument(name, required=True)
     for name in ("--data", "--key-file"):
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--config", type=Path)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def _backfill(args: argparse.Namespace) -> int:

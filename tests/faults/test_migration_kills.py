@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import os
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from tests.api.running import Running
 from tests.faults.clients import Said, fill
 from tests.faults.kill_rounds import Plan, Round
 from tests.faults.migrating_service import small_settings
+from tests.faults.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 
@@ -43,10 +46,20 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     return Template(data, said)
 
 
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with tempfile.TemporaryDirectory() as folder:  # a short one: the address of a socket may not be long
+        one = Nursery(Path(folder))
+        yield one
+        one.close()
+
+
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + ROUNDS))
-def test_a_migration_ends_right_whoever_is_killed(seed: int, template: Template, tmp_path: Path) -> None:
+def test_a_migration_ends_right_whoever_is_killed(
+    seed: int, template: Template, nursery: Nursery, tmp_path: Path
+) -> None:
     plan, began = Plan.of(seed), time.monotonic()
-    one = Round(plan, template.data, tmp_path, copy.deepcopy(template.said), "plain" if seed % RAY_EVERY else "ray")
+    one = Round(plan, template.data, tmp_path, copy.deepcopy(template.said), nursery if seed % RAY_EVERY else None)
     faults = one.run()
     print(f"\n{plan}\nkilled: {one.killed}; {time.monotonic() - began:.0f} s")
     assert not faults, (plan, one.killed, faults)
