@@ -115,7 +115,7 @@ def moment(given: str | int | None) -> AsOf:
 
 
 def moment_text(as_of: Receipt, revision: int, epoch: int | None = None) -> str:
-    """What `moment` reads. Where layouts were never tuned and nothing ever migrated that is a plain receipt."""
+    """What `moment` reads. Where layouts were never tuned and the seq tells what served, that is a plain receipt."""
     if epoch is not None:
         return f"{as_of}@{revision}~{epoch}"
     return f"{as_of}@{revision}" if revision else str(as_of)

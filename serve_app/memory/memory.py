@@ -468,7 +468,7 @@ class Memory:
             revision=chosen.revision,
             query_type=chosen.query_type,
             explained=made.search.explained,
-            epoch=served.epoch,
+            epoch=self._serving.named(served, shard.number, made.seq),
         )
 
     async def _layouts_then(self, shard: Shard, owner: Owner, as_of: AsOf, plan: Plan) -> LayoutsThen:

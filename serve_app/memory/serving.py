@@ -96,6 +96,14 @@ class Serving:
         served = self._served(routing, reranker, compressor, tuple(reasons))
         return served._replace(epoch=epoch.number) if plan.named else served
 
+    def named(self, served: Served, shard: int, seq: int) -> int | None:
+        """The number of the epoch that served, where the seq does not tell: after a change and before the next write.
+
+        A seq that tells goes on to tell: whatever comes later begins after it.
+        """
+        told = served.epoch is None or self._plan.as_of_seq(shard, seq).number == served.epoch
+        return None if told else served.epoch
+
     def under(self, routing: Routing, *, new: bool = False) -> Served:
         """What serves who is served by this routing; `new`: by the configurations under trial, where there are any."""
         now = self._plan.now
