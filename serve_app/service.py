@@ -400,7 +400,9 @@ class Service:
             "reranker": self.reranker_gates,
             "compressor": self.compressor_gates,
         }
-        runner = NobodyRuns() if self._job is None else JobRunner(self._settings.store_folder, self._job, keys)
+        done = self.backfills.ranges_done
+        folder = self._settings.store_folder
+        runner = NobodyRuns() if self._job is None else JobRunner(folder, self._job, keys, done)
         parts = Parts(switches, gates, {"embedding": self.gates}, self.backfills, runner)
         first, publish, seqs = in_force.first, in_force.publish, in_force.next_seqs
         control = Control(file, parts, publish, first, seqs, self._clock, self._control)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from serve_app.errors import Claimed, Conflict, FencedOff, InvalidRequest
-from serve_app.migrate.intervals import Intervals, added, missing, without
+from serve_app.migrate.intervals import Intervals, added, missing, size, without
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.record import Migration
 from serve_app.migrate.units import Claim, Dead, ShardLeft, Taken, Units
@@ -251,6 +251,10 @@ class Backfills:
             found.worker,
             heard_s,
         )
+
+    def ranges_done(self, migration: Migration) -> int:
+        """How many seqs lie in the ranges that are done, whatever they hold: they grow as a job gets on."""
+        return sum(map(size, self._of(migration.id).done))
 
     def dead(self, migration: Migration) -> tuple[Dead, ...]:
         """Turns whose vectors could not be made."""

@@ -43,6 +43,7 @@ class RunnerBounds(msgspec.Struct, frozen=True):
     """Times in seconds."""
 
     tries: int = 8
+    """In a row that get nowhere."""
     again_s: float = 5.0
     """After a first failure; twice as long after each further one."""
     again_s_max: float = 300.0
@@ -80,15 +81,21 @@ class JobRunner:
         folder: Path,
         place: JobPlace,
         keys: Keys,
+        done: Callable[[Migration], int] = lambda _: 0,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`folder` is the store's data folder. A key that a killed service has left is revoked."""
+        """`folder` is the store's data folder; `done` grows as a job gets on, within bounds.
+
+        A key that a killed service has left is revoked.
+        """
         self._data = folder.absolute()
         self._folder = self._data / FOLDER
         self._place = place
         self._keys = keys
+        self._done = done
         self._clock = clock
+        self._done_before = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._failures = 0
         self._not_before = 0.0
@@ -116,6 +123,7 @@ class JobRunner:
 
     def _start(self, migration: Migration) -> None:
         make_folders(self._folder)
+        self._done_before = self._done(migration)
         key_file = self._folder / KEY_FILE
         _, key = self._keys.create(tenant=TENANT, role="operator")
         write_private(key_file, key + "\n")
@@ -144,6 +152,8 @@ class JobRunner:
             self._not_before = self._clock() + self._place.bounds.elsewhere_s
             self._why = f"another job works on it; {told}"
             return
+        if self._done(migration) > self._done_before:
+            self._failures = 0
         self._failures = self._place.bounds.tries if status == WRONG else self._failures + 1
         wait = min(self._place.bounds.again_s * 2 ** (self._failures - 1), self._place.bounds.again_s_max)
         self._not_before = self._clock() + wait

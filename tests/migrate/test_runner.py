@@ -37,11 +37,13 @@ class Jobs:
         self.keys = KeyFile(folder)
         self.keys.ensure_first()
 
+    done = 0
+
     def runner(self, then: str) -> JobRunner:
         noted = "import os, sys; open(sys.argv[1], 'a').write(f'{os.getpid()} {os.nice(0)} {sys.argv[2:]}\\n')"
         job = (sys.executable, "-c", f"{noted}; {then}", str(self.folder / "noted"))
         place = JobPlace("http://127.0.0.1:1", Path("settings.toml"), job, BOUNDS)
-        return JobRunner(self.folder, place, self.keys, clock=self.clock)
+        return JobRunner(self.folder, place, self.keys, lambda _: self.done, clock=self.clock)
 
     @property
     def noted(self) -> list[str]:
@@ -111,6 +113,18 @@ def test_a_job_that_fails_is_started_again_after_pauses_and_then_left(jobs: Jobs
     runner.stop()
     assert runner.tend(MIGRATION) == ""
     until(lambda: len(jobs.noted) == 4)
+    runner.stop()
+
+
+def test_a_job_that_gets_on_is_started_again_however_often_it_ends(jobs: Jobs) -> None:
+    runner = jobs.runner("os.kill(os.getpid(), 9)")
+    for started in range(1, 2 * BOUNDS.tries):
+        assert runner.tend(MIGRATION) == ""
+        jobs.done += 1
+        until(lambda: bool(runner.tend(MIGRATION)))
+        assert len(jobs.noted) == started
+        assert "failed with status -9; it is tried again" in runner.tend(MIGRATION)
+        jobs.clock.now += BOUNDS.again_s
     runner.stop()
 
 
