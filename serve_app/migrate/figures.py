@@ -179,7 +179,7 @@ def decided(found: Figures | None, counts: Counts, terms: Terms) -> tuple[Verdic
     """The verdict by the terms, and why, worst first. See docs/gates.md for the rule."""
     compared = counts.compared
     if found is None or compared < terms.queries_min:
-        return "undecided", (f"{compared} queries could be compared, fewer than {terms.queries_min}",)
+        return "undecided", (f"{compared} queries could be compared, fewer than {max(1, terms.queries_min)}",)
     failures = _collapsed(found)
     failures += [why for row in _decisive(found, terms) for why in _lost(row, _allowed(row, terms), found.k)]
     failures += [why for row in _weighed(found.tenants, terms) for why in _lost_by_tenant(row, terms, found.k)]
