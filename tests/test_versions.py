@@ -15,8 +15,11 @@ from tests.api.running import hash_settings
 
 
 def test_a_version_that_has_taken_the_primary_ones_place_is_told_though_the_settings_name_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        logging.getLogger("serve_app.versions"), "disabled", False
+    )  # import-linter disables all loggers
     both = {"encoder": EncoderOptions(model="hash-64"), "multilingual": MultilingualOptions(model="hash-32")}
     settings = hash_settings(tmp_path, **both)
     first, second = (one.version for one in open_versions(settings, {}, open_embedder).base)

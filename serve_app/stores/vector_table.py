@@ -3,7 +3,7 @@
 A version that came by a migration lies here and not in columns of the shard's own table, whose rows would have to be
 written anew for it, bodies and all. A row is the vector of one part of a turn, under the key that the turn has in the
 shard's table. Nothing here says whether the turn is still there, or in which state: a row counts only while `rev` is
-that of its turn, which the shard's table knows (`stores.lance`).
+that of its turn, which the shard's table knows (`stores.vector_reads`).
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ def lie(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Call
             monkeypatch.setattr("serve_app.stores.hot_faiss.FaissHotIndex", LyingIndex)
             return
         monkeypatch.setattr("serve_app.stores.lance.owned", anybody)
+        monkeypatch.setattr("serve_app.stores.vector_reads.owned", anybody)
         monkeypatch.setattr("serve_app.stores.lance.of_either", anybody)
 
     return begin

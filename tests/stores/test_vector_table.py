@@ -13,11 +13,12 @@ from serve_app.core import ROWS_PER_TURN_MAX, Turn
 from serve_app.errors import StoreUnavailable
 from serve_app.models.stub import HashEmbedder
 from serve_app.stores import where
-from serve_app.stores.lance import Lacking, RecordTable
+from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedTable
 from serve_app.stores.packing import pack_vectors, text_digest
 from serve_app.stores.rows import COLD, StoredVectors
 from serve_app.stores.table_reader import TableReader
+from serve_app.stores.vector_reads import Lacking
 from serve_app.stores.vector_table import VectorRow, beside_name
 from serve_app.stores.wanted import ANY
 from tests.stores.test_lance import ANN, BOB, EMBEDDER, files_with, opened, row_of, turn
