@@ -204,12 +204,15 @@ def _open_tokenizer(files: EncoderFiles) -> Tokenizer:
     from tokenizers import Tokenizer
 
     path = files.folder / "tokenizer.json"
-    if path.is_file():
-        tokenizer = Tokenizer.from_file(str(path))
-    else:
-        from transformers import AutoTokenizer
+    try:
+        if path.is_file():
+            tokenizer = Tokenizer.from_file(str(path))
+        else:
+            from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True).backend_tokenizer
+            tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True).backend_tokenizer
+    except Exception as error:  # the tokenizers library raises a bare one
+        raise EncoderUnavailable(f"the tokenizer in {files.folder} cannot be read: {error}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

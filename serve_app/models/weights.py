@@ -51,9 +51,15 @@ class EncoderFiles(msgspec.Struct, frozen=True):
     folder: Path
 
     def json(self, name: str) -> dict[str, Any]:
-        """One of the folder's JSON files; empty where there is none."""
+        """One of the folder's JSON files; empty where there is none. Raises EncoderUnavailable for another file."""
         path = self.folder / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        try:
+            found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except (OSError, ValueError, RecursionError) as error:
+            raise EncoderUnavailable(f"{path} cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise EncoderUnavailable(f"{path} is no JSON object")
+        return found
 
     @property
     def pooling(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -326,3 +327,13 @@ print(open_embedder(EncoderOptions(model="hash")).embed(["a"]).shape, "torch" in
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "(1, 64) False"
+
+
+@pytest.mark.parametrize(("name", "said"), [("config.json", "{"), ("config.json", "[]"), ("tokenizer.json", "{}")])
+def test_a_folder_whose_files_cannot_be_read_is_no_encoder(tmp_path: Path, name: str, said: str) -> None:
+    shape = {"hidden_size": 8, "max_position_embeddings": 16, "model_type": "bert"}
+    files = {"config.json": json.dumps(shape), "tokenizer.json": "{}", "model.safetensors": ""} | {name: said}
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    with pytest.raises(EncoderUnavailable, match=name.partition(".")[0]):
+        open_embedder(EncoderOptions(model=str(tmp_path)))
