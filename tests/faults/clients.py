@@ -109,7 +109,7 @@ class Said:
         """What is asked for word for word is found by its vector."""
         faults = []
         for place in random.Random(0).sample(self.living(USERS), DENSE_ASKED):
-            body = {"user_id": place.user, "query": self.turns[place], "k": 3, "mode": "dense"}
+            body = {"user_id": place.user, "query": self.turns[place], "k": 10, "mode": "dense"}
             answer = _post(http, "/v1/search", body).json()
             if self.turns[place] not in [one["content"] for one in answer["results"]]:
                 faults.append(f"dense search does not find {place}: {answer['degradation']}")
