@@ -162,12 +162,17 @@ class Asking:
 
     def path(self) -> str:
         return "/" + "/".join(
-            quoted(self._value(name)) if part is None else part
-            for part, name in zip(self.route.pattern, self._names(), strict=True)
+            quoted(self._value(name)) + verb if name else verb for name, verb in map(self._read, self._parts())
         )
 
-    def _names(self) -> list[str]:
-        return [part.strip("{}") for part in self.route.template.split("/")[1:]]
+    def _parts(self) -> list[str]:
+        return self.route.template.split("/")[1:]
+
+    @staticmethod
+    def _read(part: str) -> tuple[str, str]:
+        """The name of what a part leaves open, if it does, and what stands behind it."""
+        name, closed, verb = part.partition("}")
+        return (name.removeprefix("{"), verb) if closed else ("", part)
 
     def _value(self, name: str) -> str:
         """Of an open segment, or of a query parameter. Fails for a name that this test does not know."""
@@ -179,6 +184,8 @@ class Asking:
             "name": lambda: ["privacy", "ttl", "lifecycle", self.turn][self.shape % 4],
             "erasure_id": lambda: self._any_of([*self.world.erasures, self.turn]),
             "key_id": lambda: self._any_of(self.world.key_ids),
+            "migration_id": lambda: ["m1", self.turn][self.shape % 2],
+            "format": lambda: ["html", "json"][self.shape % 2],
             "limit": lambda: str(1 + self.shape),
             "after_seq": lambda: str(self.shape - 1),
             "prefix": lambda: self.user[:1],
