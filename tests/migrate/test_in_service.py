@@ -105,7 +105,10 @@ def test_going_back_from_a_reranker_gives_the_same_bytes_and_then_is_still_to_be
 def test_going_back_from_a_compressor_shows_the_summaries_of_before_at_once(running: Running) -> None:
     running.append(ANN, "s", "I am allergic to peanuts, so never cook with them.")
     running.append(
-        ANN, "s", *[f"The {thing} by the harbour was number {n} on day {n}." for n in range(16) for thing in THINGS]
+        ANN,
+        "s",
+        *[f"The {thing} by the harbour was number {n} on day {n}." for n in range(16) for thing in THINGS],
+        wait="indexed",
     )
     running.ok("POST", "/v1/sessions/s/summary:refresh", params={"user_id": ANN})
     old = summary(running)

@@ -84,7 +84,7 @@ def test_an_amendment_sees_the_newest_state(tmp_path: Path) -> None:
 def test_an_epoch_is_written_with_its_state(tmp_path: Path) -> None:
     file = a_file(tmp_path)
     file.add("embedding", Terms())
-    epoch = Epoch(Routing("a", "a"), (3, 4), 5, Routing("b", "b"), 0.05, "m1")
+    epoch = Epoch(Routing("a", "a"), (3, 4), 5, target=Routing("b", "b"), share=0.05, migration="m1")
     with pytest.raises(MigrationChanged):
         file.change("m1", 7, state="canary", epochs=[epoch])
     assert file.read().epochs == ()
