@@ -1,4 +1,7 @@
-"""What the routes of `/v1/admin/migrations` do. For operators alone: what serves is the service's, not a tenant's."""
+"""What the routes of `/v1/admin/migrations` do. Operators alone begin and guide: what serves is the service's.
+
+An admin sees that there are migrations and how far they are; what their gates found of other tenants is not its matter.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from serve_app.migrate.migrating import Migrating, Wanted, Word
 from serve_app.migrate.record import Gate, Migration, Step
 from serve_app.routing import Routing
 
-WHO = "a migration changes what serves every tenant: only an operator sees and guides it"
+WHO = "a migration changes what serves every tenant: only an operator begins it, guides it and sees its figures"
+OUTLINE = ("id", "kind", "state", "begun_at", "paused")
+"""Of a migration what an admin sees, beside when each state began and how each gate decided."""
+
 FORMATS = ("json", "html")
 
 _migration = BodyDecoder(MigrationIn)
@@ -52,9 +58,10 @@ class MigrationRoutes:
 
     async def list(self, who: Principal, request: Request) -> Response:
         """Newest last, without how far each is."""
-        who.require_operator(WHO)
+        who.require_admin()
         stored = await asyncio.to_thread(self._migrating.file.read)
-        return json_response({"migrations": [shown_migration(one) for one in stored.migrations]})
+        shown = shown_migration if who.role == "operator" else outlined
+        return json_response({"migrations": [shown(one) for one in stored.migrations]})
 
     async def get(self, who: Principal, request: Request) -> Response:
         who.require_operator(WHO)
@@ -124,6 +131,15 @@ def shown_migration(migration: Migration) -> dict[str, Any]:
         "replaces": migration.replaces,
         "base": _names(migration.base),
         "target": _names(migration.target),
+    }
+
+
+def outlined(migration: Migration) -> dict[str, Any]:
+    """Without options, reasons and figures."""
+    shown = shown_migration(migration)
+    return {name: shown[name] for name in OUTLINE} | {
+        "steps": [{"state": one["state"], "at": one["at"]} for one in shown["steps"]],
+        "gates": [{name: one[name] for name in ("state", "verdict", "at")} for one in shown["gates"]],
     }
 
 

@@ -231,3 +231,19 @@ def test_a_replica_follows(running: Running, tmp_path: Path) -> None:
 
 def versions_of(replica: Running, key: str) -> list[str]:
     return list(replica.ok("GET", "/v1/admin/stats", key=key)["versions"])
+
+
+def test_an_admin_sees_that_there_is_one_and_how_far_and_neither_guides_it_nor_sees_its_figures(
+    running: Running,
+) -> None:
+    migration = begin(running)
+    admin = running.make_key(role="admin")
+    answer = running.call("GET", "/v1/admin/migrations", key=admin)
+    assert answer.status_code == 200
+    (shown,) = answer.json()["migrations"]
+    assert (shown["id"], shown["kind"]) == (migration, "embedding")
+    assert shown.keys() == {"id", "kind", "state", "begun_at", "paused", "steps", "gates"}
+    assert all(step.keys() == {"state", "at"} for step in shown["steps"])
+    for method, path in (("GET", ""), ("GET", "/report"), ("POST", ":advance"), ("POST", ":rollback")):
+        refused(running.call(method, f"/v1/admin/migrations/{migration}{path}", key=admin), 403, "forbidden")
+    refused(running.call("GET", "/v1/admin/migrations", key=running.make_key(role="app")), 403, "forbidden")
