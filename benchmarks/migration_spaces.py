@@ -7,6 +7,7 @@ search has said of the hit. A score of another version, or of vectors of two, is
 from __future__ import annotations
 
 import threading
+from calendar import month_name
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -27,21 +28,6 @@ CHECK_EVERY = 8
 
 SHORT_CHARACTERS = 600
 """Longer turns have several vectors, of which the best counts: they are left out."""
-
-MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
 
 
 class Seen(NamedTuple):
@@ -114,4 +100,4 @@ def _dense(hit: Json) -> float | None:
 def _contextual(hit: Json) -> str:
     """As an encoder reads a turn that is written out with who said it, and when."""
     on = datetime.fromisoformat(hit["created_at"])
-    return f"{hit['speaker'] or hit['role']} ({on.day} {MONTHS[on.month - 1]} {on.year}): {hit['content']}"
+    return f"{hit['speaker'] or hit['role']} ({on.day} {month_name[on.month]} {on.year}): {hit['content']}"
