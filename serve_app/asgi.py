@@ -1,9 +1,12 @@
-"""The words of ASGI 3 (https://asgi.readthedocs.io), and what an engine asks of the service that it serves."""
+"""The words of ASGI 3 (https://asgi.readthedocs.io), and what an engine asks of the service that it serves.
+
+`Asked` and `Answered` are one request and its answer as values, for those who pass them on between processes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,3 +32,20 @@ class AsgiService(Protocol):
 
 Compose = Callable[[], AsgiService]
 """Builds the service, without starting it, in the process that will run it."""
+
+
+class Asked(NamedTuple):
+    """One request, its body read whole."""
+
+    method: str
+    path: bytes
+    """As it was sent, undecoded."""
+    query: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+class Answered(NamedTuple):
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes

@@ -60,7 +60,8 @@ OTHER_CLOUDS = ("google_", "azure_")
 class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the log, the tables and the cold tables lie, by path or address (`s3://bucket/prefix`).
 
-    Empty: below the data folder.
+    Empty: below the data folder. `files_uri` is where the small files lie (what the store is, keys, policies, layouts,
+    leases); empty: in the data folder itself. Where several processes serve one store it is a place of its own.
 
     `options` say how both reach the object store, under one set of names, `S3_OPTIONS`; the same names
     with `aws_` before them are understood too. Without keys here the environment of the process counts
@@ -82,6 +83,7 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] | None = None
+    files_uri: str = ""
     log_uri: str = ""
     tables_uri: str = ""
     cold_uri: str = ""
@@ -162,7 +164,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def store_folder(self) -> Path:
         """Where the store's small files are (what it is, its keys, its policies), and its log and tables by default."""
-        return Path(self.follow.data or self.data) if self.role == "replica" else Path(self.data)
+        own = self.follow.data if self.role == "replica" else ""
+        return Path(self.store.files_uri or own or self.data)
 
     @property
     def layout(self) -> Layout:

@@ -31,6 +31,7 @@ MemstrataError
     │   ├── StoreLate               it did not within the time that there was
     │   └── StoreLeftAlone          it did not again and again, and is not asked for a while
     ├── ReadOnlyReplica         this service only reads the store; its writer is another one
+    ├── ShardElsewhere          another process writes this shard, or is about to
     ├── LogDamaged              a hole in the log: the shard takes no writes until it is repaired
     └── ReceiptNotReached       the write named by a receipt is not visible here yet
 """
@@ -63,6 +64,7 @@ __all__ = [
     "ReadOnlyReplica",
     "ReceiptNotReached",
     "RerankerUnavailable",
+    "ShardElsewhere",
     "StorageFull",
     "StorageTrouble",
     "StoreLate",
@@ -220,6 +222,10 @@ class StoreLeftAlone(StoreUnavailable):
 class ReadOnlyReplica(StorageTrouble):
     code = "read_only_replica"
     retry_after_s = 60.0
+
+
+class ShardElsewhere(StorageTrouble):
+    code = "shard_elsewhere"
 
 
 class LogDamaged(StorageTrouble):

@@ -83,7 +83,7 @@ class InForce:
     def publish(self, stored: Migrations) -> None:
         """Requests from here on are answered by what the file says."""
         opened = {version.name for version in self._encoders.versions}
-        held = [version.name for version in self._writers[0].shard.versions if version.name in opened]
+        held = [version.name for version in next(iter(self._writers)).shard.versions if version.name in opened]
         plan = plan_of(stored, self.first, held)
         plan = settled_plan(plan, self._rerankers, self._compressors, *self._started)
         if plan != self._serving.plan:
@@ -91,4 +91,5 @@ class InForce:
 
     def next_seqs(self) -> tuple[int, ...]:
         """Of each shard, what the next record's seq is at the least."""
-        return tuple(writer.shard.applied_seq + 1 for writer in self._writers)
+        here = {writer.shard.number: writer.shard.applied_seq + 1 for writer in self._writers}
+        return tuple(here.get(number, 0) for number in range(len(self._writers)))

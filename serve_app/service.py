@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -117,7 +117,9 @@ class Service:
     `clock` gives the time; others than the defaults are for tests.
 
     `queues` is the way to encoders in deployments of their own; without it the encoders run in this process. `job` says
-    how a job on this machine reaches the service; without it none is started. `control` bounds migrations.
+    how a job on this machine reaches the service; without it none is started. `control` bounds migrations. With
+    `only` the service writes the shards of these numbers, of a store whose others are written elsewhere; then it takes
+    no backups and drives no migrations.
     """
 
     def __init__(
@@ -135,10 +137,12 @@ class Service:
         clock: Callable[[], int] = microseconds,
         job: JobPlace | None = None,
         control: ControlBounds | None = None,
+        only: Collection[int] | None = None,
     ) -> None:
         self._settings = settings
         self._job = job
         self._control = control
+        self._only = only
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_reranker = reranker
@@ -149,7 +153,7 @@ class Service:
         self._clock = clock
         self._api: Api | None = None
         self._closing = ExitStack()
-        self._writers: list[ShardWriter] = []
+        self._writers: Sequence[ShardWriter] = ()
         self._followers: list[Follower] = []
         self._upkeep: GoldenUpkeep | None = None
         """Of golden queries; None in a replica."""
@@ -282,7 +286,7 @@ class Service:
         switches: Mapping[Kind, Switch] = {}
         if read_only:
             self._follow_migrations(migration_file, encoders, in_force, operator, opened)
-        else:
+        elif self._only is None:
             switches = self._switches(migration_file, encoders)
             folder = settings.store_folder
             self.backfills = Backfills(migration_file, folder, self._writers, operator.fold, pace.rest_s)
@@ -318,7 +322,7 @@ class Service:
         """Take the shards over, and start whatever works on them in the background."""
         settings = self._settings
         self._writers, damages = open_written(
-            settings, identity, self._openers, self._committed, self._clock, metrics, opened
+            settings, identity, self._openers, self._committed, self._clock, metrics, opened, self._only
         )
         self._indexer.start(self._writers)
         opened.callback(self._indexer.close)
@@ -339,11 +343,7 @@ class Service:
         assert self._upkeep is not None
         housekeeper = Housekeeper(self._writers, settings.fold, duties, self._upkeep.finish)
         opened.callback(housekeeper.close)
-        holds = ShardHolds([writer.shard for writer in self._writers])
-        backups = BackupRunner(
-            settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
-        )
-        opened.callback(backups.close)
+        backups = self._open_backups(policies, opened) if self._only is None else None
         warm = encoders.query(encoders.base.primary, WARM_UP)
         return WritingOperator(
             self._writers,
@@ -356,6 +356,15 @@ class Service:
             warm,
             backups,
         )
+
+    def _open_backups(self, policies: PolicyFile, opened: ExitStack) -> BackupRunner:
+        settings = self._settings
+        holds = ShardHolds([writer.shard for writer in self._writers])
+        backups = BackupRunner(
+            settings.layout, settings.backup, settings.backup_connection, policies, holds, self._clock
+        )
+        opened.callback(backups.close)
+        return backups
 
     def _open_gates(
         self, encoders: Encoders, golden: GoldenFiles, tokenizer: Tokenizer, metrics: Metrics, opened: ExitStack

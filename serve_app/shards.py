@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,7 @@ from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.follow import Follower
 from serve_app.write.meter import Meter
 from serve_app.write.shard import Shard
+from serve_app.write.shard_writers import ShardWriters
 
 _log = logging.getLogger(__name__)
 
@@ -184,13 +185,14 @@ def open_written(
     clock: Callable[[], int],
     meter: Meter,
     opened: ExitStack,
-) -> tuple[list[ShardWriter], list[tuple[int, str]]]:
-    """Take over every shard and start its writer; gives what was found damaged, too."""
+    only: Collection[int] | None = None,
+) -> tuple[ShardWriters, list[tuple[int, str]]]:
+    """Take over every shard, or those of these numbers, and start their writers; gives what was found damaged, too."""
     hot = HotIndexes()
     archives = Archives()
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
-    for number in range(identity.shards):
+    for number in range(identity.shards) if only is None else sorted(only):
         table, folded_seq, log, recovery = _stores(settings, number, identity, openers)
         for damage in recovery.damages:
             _log.error("shard %d: %s", number, damage)
@@ -203,7 +205,7 @@ def open_written(
         shard.recover([decode_record(entry.payload) for entry in recovery.entries], folded_seq)
         writers.append(ShardWriter(shard, clock, committed, meter=meter))
         opened.callback(writers[-1].close)
-    return writers, damages
+    return ShardWriters(writers, identity.shards), damages
 
 
 def _stores(settings: Settings, number: int, identity: StoreIdentity, openers: Openers) -> Stores:

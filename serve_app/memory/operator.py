@@ -139,7 +139,7 @@ class Operator(ABC):
     @property
     def versions(self) -> list[str]:
         """The active embedding versions, the primary one first."""
-        return [version.name for version in self._writers[0].shard.versions]
+        return [version.name for version in next(iter(self._writers)).shard.versions]
 
     async def stats(self) -> list[ShardStats]:
         return await self._in_pool(lambda: [self._shard_stats(writer) for writer in self._writers])
@@ -203,8 +203,9 @@ class WritingOperator(Operator):
         pool: Executor,
         damages: Sequence[tuple[int, str]],
         warm: Future[Any],
-        backups: BackupRunner,
+        backups: BackupRunner | None,
     ) -> None:
+        """`backups`: None where other processes write further shards of the store."""
         super().__init__(writers, pool, warm)
         self._backups = backups
         self._housekeeper = housekeeper
@@ -220,12 +221,14 @@ class WritingOperator(Operator):
         return self._housekeeper.fold_now(shard)
 
     def begin_backup(self, kind: Kind, uri: str | None) -> Begun:
-        return self._backups.ask(kind, uri)
+        return super().begin_backup(kind, uri) if self._backups is None else self._backups.ask(kind, uri)
 
     def shown_backups(self) -> Sequence[Shown]:
-        return self._backups.shown()
+        return super().shown_backups() if self._backups is None else self._backups.shown()
 
     def backups_holding(self, completed_at: int | None) -> Sequence[tuple[str, int]]:
+        if self._backups is None:
+            return super().backups_holding(completed_at)
         return self._backups.holding(completed_at)
 
     def stuck(self, shard: int) -> bool:
@@ -234,13 +237,17 @@ class WritingOperator(Operator):
     def _shard_troubles(self) -> list[Trouble]:
         found = [Trouble("log_damaged", text, shard) for shard, text in self._damages]
         found += [
-            Trouble("writer_fenced", "another service has taken this shard over; what is read here is stale", number)
-            for number, writer in enumerate(self._writers)
+            Trouble(
+                "writer_fenced",
+                "another service has taken this shard over; what is read here is stale",
+                writer.shard.number,
+            )
+            for writer in self._writers
             if not (writer.shard.log.writable or writer.shard.log.waiting or _holed(writer.shard.log.damage))
         ]
         found += [
-            Trouble("not_writable", f"{waiting.code}: {waiting}; it is tried again and again", number)
-            for number, writer in enumerate(self._writers)
+            Trouble("not_writable", f"{waiting.code}: {waiting}; it is tried again and again", writer.shard.number)
+            for writer in self._writers
             if (waiting := writer.shard.log.waiting) is not None
         ]
         found += [
@@ -249,7 +256,7 @@ class WritingOperator(Operator):
             if (trouble := writer.shard.cold.trouble) is not None
         ]
         found += [Trouble("maintenance", text, shard) for shard, text in self._housekeeper.trouble().items()]
-        if self._backups.trouble is not None:
+        if self._backups is not None and self._backups.trouble is not None:
             found.append(Trouble("backup", self._backups.trouble))
         if self._indexer.waiting > PENDING_NOTICED:
             found.append(Trouble("vectors_late", f"{self._indexer.waiting} turns wait for their vectors"))
@@ -258,8 +265,9 @@ class WritingOperator(Operator):
             "dual_write": self._dual,
             "housekeeper": self._housekeeper,
             "refresher": self._refresher,
-            "backups": self._backups,
         }
+        if self._backups is not None:
+            workers["backups"] = self._backups
         workers |= {f"writer-{writer.shard.number}": writer for writer in self._writers}
         found += [
             Trouble("worker_stopped", f"{name} has stopped") for name, worker in workers.items() if not worker.alive
@@ -272,7 +280,7 @@ class WritingOperator(Operator):
     async def maintain(self, action: str, shard: int | None) -> list[dict[str, int]]:
         if shard is not None and shard >= len(self._writers):
             raise InvalidRequest(f"shard: there are {len(self._writers)}")
-        numbers = range(len(self._writers)) if shard is None else [shard]
+        numbers = [writer.shard.number for writer in self._writers] if shard is None else [shard]
         return [await self._in_pool(self._maintain_one, action, number) for number in numbers]
 
     def _maintain_one(self, action: str, number: int) -> dict[str, int]:

@@ -109,7 +109,7 @@ class Housekeeper:
         self._of_erased = of_erased
         self._options = options
         self._duties = {duty.name: duty for duty in duties}
-        self._upkeep = [Upkeep(threading.Lock(), time.monotonic()) for _ in writers]
+        self._upkeep = {writer.shard.number: Upkeep(threading.Lock(), time.monotonic()) for writer in writers}
         self._wake = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="housekeeper", daemon=True)
@@ -121,7 +121,7 @@ class Housekeeper:
 
     def trouble(self) -> dict[int, str]:
         """Shards whose last maintenance failed, with the reason."""
-        return {number: upkeep.trouble for number, upkeep in enumerate(self._upkeep) if upkeep.trouble}
+        return {number: upkeep.trouble for number, upkeep in self._upkeep.items() if upkeep.trouble}
 
     def stuck(self, number: int) -> bool:
         """Whether this shard's maintenance fails again and again, or cannot be done here any more."""
@@ -204,9 +204,9 @@ class Housekeeper:
         while not self._closed:
             self._wake.wait(self._options.round_s)
             self._wake.clear()
-            for number, writer in enumerate(self._writers):
+            for writer in self._writers:
                 if not self._closed:
-                    self._tend(number, writer.shard)
+                    self._tend(writer.shard.number, writer.shard)
 
     def _tend(self, number: int, shard: Shard) -> None:
         shard.evict()

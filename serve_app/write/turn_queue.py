@@ -44,7 +44,7 @@ class TurnQueue:
         self._lanes = (self._short, self._long, self._short.late, self._long.late)
         self._next = deque(self._lanes)  # the one that was served last is the last
         self._wake = threading.Condition()
-        self._writers: list[ShardWriter] = []
+        self._writers: Sequence[ShardWriter] = ()
         self._left_out: dict[int, int] = {}  # by shard, the rev of the first turn that found no room
         self._in_hand: list[Waiting] = []
         self._rests_until = 0.0  # a shard could not be read anew
@@ -55,7 +55,7 @@ class TurnQueue:
     def start(self, writers: Sequence[ShardWriter]) -> None:
         """Queue what the shards await."""
         with self._wake:
-            self._writers = list(writers)
+            self._writers = writers
         self.look_again()
 
     def look_again(self) -> None:

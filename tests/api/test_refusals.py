@@ -231,7 +231,8 @@ def test_a_stated_length_over_the_bound_is_refused_unread(service: Running) -> N
 
 def test_every_code_of_a_request_was_met_here() -> None:
     """Here and in `test_wrong_requests`. Trouble inside is met in the tests of storage, encoder and start; bounds of
-    keys and users in `test_limits`, a replica's refusal in `tests/test_replica.py`, a
+    keys and users in `test_limits`, a replica's refusal in `tests/test_replica.py`, a shard's
+    elsewhere in `tests/test_one_shard.py`, a
     deadline's in `test_tool_data.py`, conflicts in `test_backfill.py`."""
     inside = {"internal_error", "store_unavailable", "writer_fenced", "log_damaged", "receipt_not_reached"}
     inside |= {
@@ -247,6 +248,7 @@ def test_every_code_of_a_request_was_met_here() -> None:
         "rate_limited",
         "quota_exceeded",
         "read_only_replica",
+        "shard_elsewhere",
         "deadline_passed",
         "conflict",
         "migration_changed",
