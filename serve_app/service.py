@@ -171,6 +171,11 @@ class Service:
         starting = http.problem_response(problem("not_ready", "the service is starting"), 1.0)
         await http.send_response(send, http.json_response({"status": "alive"}) if alive else starting, b"-")
 
+    @property
+    def fenced(self) -> bool:
+        """Whether another service has taken over a shard that this one wrote."""
+        return any(writer.shard.log.fenced for writer in self._writers)
+
     async def start(self) -> None:
         """Raises MemstrataError where the store cannot be opened or the encoder not loaded; nothing runs then."""
         await asyncio.to_thread(self._start)

@@ -41,6 +41,7 @@ class FollowedLog:
     """Has the face of a `ShardLog`, and refuses every change. `stale_s`: from which age on it is in doubt."""
 
     writable = False
+    fenced = False
     waiting: StorageTrouble | None = None
 
     def __init__(self, segments: WatchedSegments, stale_s: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -106,6 +106,11 @@ class ShardLog:
         return not self._fenced and self.waiting is None and (self.damage is None or self.damage.kind != "hole")
 
     @property
+    def fenced(self) -> bool:
+        """Whether another writer was met that owns the shard."""
+        return self._fenced
+
+    @property
     def doubt(self) -> str | None:
         """Why what was read from this log may lack something, in the words of an answer's reasons."""
         if self._fenced:

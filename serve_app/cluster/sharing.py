@@ -1,0 +1,83 @@
+"""What the services of one process share, because it is heavy: the queues of the encoders, and the models."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from serve_app.models.embed import EncoderOptions, open_embedder
+from serve_app.models.encoders import EmbedServices, Queues
+from serve_app.ports import Embedder, EncodedQuery, Encodings
+
+__all__ = ["Shared"]
+
+
+class Shared:
+    """Opened by the first service that asks, ended by `close`. Safe for threads."""
+
+    def __init__(
+        self,
+        encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
+        queues: Callable[[Sequence[Embedder]], Queues] | None = None,
+        **injected: Any,
+    ) -> None:
+        """As `Service` takes them."""
+        self._open_encoder, self._open_queues, self._injected = encoder, queues or EmbedServices, injected
+        self._lock = threading.Lock()
+        self._embedders: list[tuple[EncoderOptions, Embedder]] = []
+        self._queues: Queues | None = None
+
+    def injected(self) -> dict[str, Any]:
+        """What goes into each service."""
+        return {**self._injected, "encoder": self._encoder, "queues": self._queues_for}
+
+    def close(self) -> None:
+        """After the services: whoever waits still hears that nobody encodes any more."""
+        with self._lock:
+            queues, self._queues = self._queues, None
+        if queues is not None:
+            queues.close()
+
+    def _encoder(self, options: EncoderOptions) -> Embedder:
+        with self._lock:
+            for known, embedder in self._embedders:
+                if known == options:
+                    return embedder
+            embedder = self._open_encoder(options)
+            self._embedders.append((options, embedder))
+            return embedder
+
+    def _queues_for(self, embedders: Sequence[Embedder]) -> Queues:
+        with self._lock:
+            if self._queues is None:
+                self._queues = self._open_queues(embedders)
+            return _Lent(self._queues)
+
+
+class _Lent:
+    """`Queues` that others use, too: who closes it closes nothing, and versions stay."""
+
+    def __init__(self, queues: Queues) -> None:
+        self._queues = queues
+
+    def query(
+        self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
+    ) -> Future[EncodedQuery]:
+        return self._queues.query(version, text, solo=solo, deadline=deadline)
+
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        return self._queues.passages(version, texts)
+
+    def passages_counted(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        return self._queues.passages_counted(version, texts)
+
+    def add(self, embedder: Embedder) -> None:
+        self._queues.add(embedder)
+
+    def remove(self, version: str) -> None:
+        """Others may ask for it yet."""
+
+    def close(self) -> None:
+        """Its owner does."""

@@ -1,0 +1,124 @@
+"""The way from a gateway to whoever writes a shard, over the moves and restarts of writers.
+
+A request that surely was not done is asked again until its time is up: a move is a delay for the caller, not an error.
+One whose outcome nobody knows is asked again only where its caller says that this does no harm. What waits meanwhile is
+bounded, in requests and in bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from serve_app.asgi import Answered, Asked
+from serve_app.cluster.lease_file import LeaseFile
+from serve_app.cluster.leases import NOBODY
+from serve_app.cluster.messages import ControlCalls, Leases, WriterCalls
+from serve_app.cluster.watch import LeaseWatch
+from serve_app.errors import Overloaded, ShardElsewhere, StorageTrouble, StoreUnavailable
+
+__all__ = ["Upstream", "UpstreamBounds"]
+
+
+class UpstreamBounds(msgspec.Struct, frozen=True):
+    parked: int = 1_024
+    """Requests that wait for their shard to be somewhere."""
+    parked_bytes: int = 64 << 20
+    """Of their bodies."""
+    pause_s: float = 0.05
+    """Before a writer is asked again, unless there are new leases before; doubled each time, up to `pause_s_max`."""
+    pause_s_max: float = 0.5
+
+
+class Upstream:
+    """Lives on one event loop."""
+
+    def __init__(
+        self,
+        control: ControlCalls,
+        writers: WriterCalls,
+        file: LeaseFile | None = None,
+        bounds: UpstreamBounds | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`file` is where the leases can be found while Control is away."""
+        self._writers, self._bounds, self._clock = writers, bounds or UpstreamBounds(), clock
+        self._watch = LeaseWatch(control, file)
+        self._parked = self._parked_bytes = 0
+        self._asked = self._again = self._unknown = self._sent_away = 0
+
+    async def start(self) -> None:
+        self._watch.start()
+
+    async def stop(self) -> None:
+        await self._watch.stop()
+
+    @property
+    def leases(self) -> Leases:
+        """The newest that are known here."""
+        return self._watch.newest
+
+    def troubles(self) -> list[str]:
+        """What hinders it, in words."""
+        return [] if self._watch.trouble is None else [self._watch.trouble]
+
+    def figures(self) -> Iterable[tuple[str, str, float]]:
+        """For `observe.metrics.Gauges`."""
+        yield "memstrata_forwarded", "Requests passed on to writers.", self._asked
+        yield "memstrata_forwarded_again", "Times that one was asked again, since its shard was moving.", self._again
+        yield "memstrata_forwarded_unknown", "Requests of which nobody knows whether they were done.", self._unknown
+        yield "memstrata_forwarded_refused", "Requests sent away because too many wait for a writer.", self._sent_away
+        yield "memstrata_forwarded_parked", "Requests that wait for a writer.", self._parked
+
+    async def ask(self, shard: int, asked: Asked, within_s: float, *, repeatable: bool = False) -> Answered:
+        """What the shard's writer answers. `repeatable`: doing it twice is as good as doing it once.
+
+        Raises ShardElsewhere where it surely was not done in that time, StoreUnavailable where nobody knows,
+        Overloaded.
+        """
+        until = self._clock() + within_s
+        pause_s = self._bounds.pause_s
+        unknown: StorageTrouble | None = None
+        self._asked += 1
+        while True:
+            seen = self._watch.newest
+            try:
+                return await self._asked_once(seen, shard, asked, until)
+            except ShardElsewhere as error:
+                refusal: StorageTrouble = unknown or error
+            except StoreUnavailable as error:
+                refusal = unknown = error
+                if not repeatable:
+                    self._unknown += 1
+                    raise
+            if self._clock() >= until:
+                self._unknown += refusal is unknown
+                raise refusal
+            with self._place(len(asked.body)):
+                await self._watch.news(seen.revision, min(pause_s, max(0.0, until - self._clock())))
+            pause_s = min(2 * pause_s, self._bounds.pause_s_max)
+            self._again += 1
+
+    async def _asked_once(self, leases: Leases, shard: int, asked: Asked, until: float) -> Answered:
+        writer = leases.writers[shard] if shard < len(leases.writers) else NOBODY
+        left_s = until - self._clock()
+        if writer == NOBODY or left_s <= 0:
+            raise ShardElsewhere(f"shard {shard} has no writer at the moment")
+        return await self._writers.ask(writer, shard, asked, left_s)
+
+    @contextmanager
+    def _place(self, size: int) -> Iterator[None]:
+        """Raises Overloaded."""
+        if self._parked >= self._bounds.parked or self._parked_bytes + size > self._bounds.parked_bytes:
+            self._sent_away += 1
+            raise Overloaded("too many requests wait for the writers of their shards")
+        self._parked += 1
+        self._parked_bytes += size
+        try:
+            yield
+        finally:
+            self._parked -= 1
+            self._parked_bytes -= size

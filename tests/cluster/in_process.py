@@ -1,0 +1,196 @@
+"""A cluster in one process: Control, hosts and a gateway's upstream on one event loop, and ways between them that fail.
+
+`Ways` cuts, delays and loses; the rest is the real thing. A host that is "dropped" hears and says nothing any more, but
+its threads live on: a process that only the network has lost, which is worse than one that is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from serve_app.api.auth import KeyFile
+from serve_app.asgi import Answered, Asked
+from serve_app.cluster.control import Control, ControlBounds
+from serve_app.cluster.held import HeldBounds
+from serve_app.cluster.host import Host, HostBounds
+from serve_app.cluster.lease_file import LeaseFile
+from serve_app.cluster.messages import Beat, Leases
+from serve_app.cluster.upstream import Upstream
+from serve_app.config import Settings, StoreOptions
+from serve_app.core import Owner
+from serve_app.errors import ShardElsewhere, StoreUnavailable
+from serve_app.placement import shard_of
+from tests.api.running import hash_settings, quoted
+
+T = TypeVar("T")
+
+QUICK = ControlBounds(silence_s=0.5, gather_s=0.2, look_s=0.05, poll_s=1.0, held_up_s=0.5)
+QUICK_HOST = HostBounds(beat_s=0.1, beat_limit_s=0.5, rest_s=0.2, leave_s=5.0)
+QUICK_HELD = HeldBounds(pause_s=0.05, look_s=0.05, drain_s=2.0)
+SETTLED_S = 15.0
+LOST_S = 0.3
+"""What it takes until a call into nowhere is given up."""
+
+
+class Ways:
+    """The network: `cut` holds names that nobody reaches and that reach nobody."""
+
+    def __init__(self) -> None:
+        self.cut: set[str] = set()
+        self.lose: Callable[[str, Asked], bool] = lambda writer, asked: False
+        """Whether the answer to this, which is done, gets lost."""
+        self.delay_s = 0.0
+
+    async def to(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        if name in self.cut:
+            await asyncio.sleep(LOST_S)
+            raise StoreUnavailable(f"{name} does not answer")
+        found = await call()
+        if name in self.cut:
+            raise StoreUnavailable(f"{name} was lost")
+        return found
+
+
+class ControlWay:
+    """`ControlCalls` for one process, over the ways."""
+
+    def __init__(self, cluster: Cluster, of: str) -> None:
+        self._cluster, self._of = cluster, of
+
+    async def beat(self, beat: Beat) -> Leases:
+        return await self._call(lambda control: control.beat(beat))
+
+    async def leases(self, after: int = -1) -> Leases:
+        return await self._call(lambda control: control.leases(after))
+
+    async def _call(self, call: Callable[[Control], Awaitable[Leases]]) -> Leases:
+        control = self._cluster.control
+        if control is None:
+            raise StoreUnavailable("nobody is there")
+        return await self._cluster.ways.to(self._of, lambda: call(control))
+
+
+class Cluster:
+    """`async with`: Control and the hosts are started, and everything is ended at the end, dropped hosts too."""
+
+    def __init__(self, folder: Path, shards: int = 4, **injected: Any) -> None:
+        self.folder, self.shards, self.injected = folder, shards, injected
+        self.ways = Ways()
+        self.control: Control | None = None
+        self.hosts: dict[str, Host] = {}
+        self.dropped: list[Host] = []
+        self.upstream = Upstream(ControlWay(self, "gateway"), self, LeaseFile(folder / "store"))
+        self._started = 0
+        self._said: list[str] = []
+
+    async def __aenter__(self) -> Cluster:
+        await self.start_control()
+        await self.upstream.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.upstream.stop()
+        await self.stop_control()
+        self.ways.cut.clear()
+        await asyncio.gather(*(host.stop() for host in [*self.hosts.values(), *self.dropped]))
+
+    @property
+    def key(self) -> str:
+        return (self.folder / "store" / "admin.key").read_text().strip()
+
+    def settings(self, name: str) -> Settings:
+        store = StoreOptions(shards=self.shards, files_uri=str(self.folder / "store"))
+        return hash_settings(self.folder / name, store=store)
+
+    async def start_control(self) -> None:
+        control = Control(self.settings("control"), QUICK, tell=self._said.append)
+        await control.start()
+        self.control = control
+
+    async def stop_control(self) -> None:
+        if self.control is not None:
+            await self.control.stop()
+        self.control = None
+
+    async def add(self, *names: str) -> None:
+        for name in names:
+            self._started += 1
+            settings = self.settings(f"{name}.{self._started}")
+            host = self.hosts[name] = Host(
+                name, settings, ControlWay(self, name), QUICK_HOST, QUICK_HELD, **self.injected
+            )
+            await host.start()
+
+    async def remove(self, name: str) -> None:
+        await self.hosts[name].stop()
+        del self.hosts[name]
+
+    def drop(self, name: str) -> None:
+        self.ways.cut.add(name)
+        self.dropped.append(self.hosts.pop(name))
+
+    async def settled(self, within_s: float = SETTLED_S) -> float:
+        """Wait until every shard is open where it is leased, and nowhere else that can be reached; seconds it took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.timeout(within_s):
+            while not self._is_settled():  # noqa: ASYNC110 - what is waited for is spread over all hosts
+                await asyncio.sleep(0.01)
+        return loop.time() - began
+
+    def _is_settled(self) -> bool:
+        leases = self.upstream.leases.writers
+        wanted = {name: tuple(n for n, writer in enumerate(leases) if writer == name) for name in self.hosts}
+        balanced = max(map(len, wanted.values())) - min(map(len, wanted.values())) <= 1
+        return (
+            balanced
+            and sum(map(len, wanted.values())) == self.shards
+            and all(host.open == wanted[name] for name, host in self.hosts.items())
+        )
+
+    # ---- `WriterCalls`
+
+    async def ask(self, writer: str, shard: int, asked: Asked, within_s: float) -> Answered:
+        host = self.hosts.get(writer)
+        if host is None and writer not in self.ways.cut:
+            raise ShardElsewhere(f"{writer} is not there")
+        if host is None:
+            await asyncio.sleep(LOST_S)
+            raise StoreUnavailable(f"{writer} does not answer")
+        answer = await self.ways.to(writer, lambda: host.ask(shard, asked, within_s))
+        if self.ways.lose(writer, asked):
+            raise StoreUnavailable("the answer was lost")
+        return answer
+
+    # ---- a client
+
+    def make_key(self) -> str:
+        return KeyFile(self.folder / "store").create(tenant="default", role="app")[1]
+
+    def user_in(self, shard: int, more: str = "") -> str:
+        names = (f"user{more}-{n}" for n in range(1000))
+        return next(name for name in names if shard_of(Owner("default", name), self.shards) == shard)
+
+    async def call(self, user: str, method: str, path: str, body: Any = None, within_s: float = 10.0) -> Answered:
+        headers = ((b"authorization", f"Bearer {self.key}".encode()), (b"content-type", b"application/json"))
+        text = b"" if body is None else msgspec.json.encode(body)
+        path, _, query = path.partition("?")
+        asked = Asked(method, path.encode(), query.encode(), headers, text)
+        shard = shard_of(Owner("default", user), self.shards)
+        return await self.upstream.ask(shard, asked, within_s, repeatable=method == "GET" or b'"id"' in text)
+
+    async def append(self, user: str, session: str, turn: str, **more: Any) -> Answered:
+        body = {"user_id": user, "turns": [{"role": "user", "content": turn, "id": turn}], **more}
+        return await self.call(user, "POST", f"/v1/sessions/{quoted(session)}/turns", body)
+
+    async def turns(self, user: str, session: str) -> list[str]:
+        answer = await self.call(user, "GET", f"/v1/sessions/{quoted(session)}/turns?user_id={user}&limit=1000")
+        assert answer.status == 200, answer.body
+        return [turn["content"] for turn in msgspec.json.decode(answer.body)["turns"]]
