@@ -17,6 +17,7 @@ from serve_app.deployments.applications import EmbedderApplications, deployment_
 from serve_app.deployments.calls import CALLS_MAX
 from serve_app.deployments.gateway import Gateway
 from serve_app.deployments.models import EmbedderReplica, compose_beside
+from serve_app.deployments.place import Place
 from serve_app.models.embed import EncoderOptions
 
 APPLICATION = "memstrata"
@@ -47,7 +48,7 @@ def build(compose: Callable[..., AsgiService], console: Path, *, encoders_beside
         composed = partial(compose_beside, compose, EmbedderApplications(partial(embedder, console=console)))
 
     def gateway() -> Gateway:
-        return Gateway(composed, console)
+        return Gateway(composed, Place(console=str(console)))
 
     deployed = serve.deployment(
         name="Gateway",

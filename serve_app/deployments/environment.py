@@ -6,6 +6,7 @@ environment before Ray is imported, and Ray's processes inherit them. `docs/ray.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,12 @@ CLIENT_IDLE_S = 120
 ORPHAN_S = 15
 """How long Ray's agents look for the rest of a killed session before they end."""
 
+DRAIN_S = 5
+"""In a cluster: how long a gateway that goes still answers, for the load balancers of other nodes to let go of it."""
+
+CLUSTER_STOP_S = 10
+"""In a cluster: how long a replaced HAProxy process may finish its requests."""
+
 MUST_BE_UNSET = ("RAY_ADDRESS", "RAY_NAMESPACE", "RAY_RUNTIME_ENV_HOOK")
 """A private session never joins a cluster that happens to run."""
 
@@ -32,6 +39,28 @@ def ray_environment(root: Path, ports: PortBlock, proxy: Proxy, haproxy: Path | 
     """
     way_in = _haproxy(root, ports, haproxy) if proxy == "haproxy" else _python()
     return session_environment(root) | _throughput(ports) | way_in
+
+
+def cluster_environment() -> dict[str, str]:
+    """Of every node of a cluster, before `ray start` or the container's start: the fast path, and what several nodes
+    need. Ports and folders are Ray's own.
+    """
+    return {
+        "RAY_SERVE_ENABLE_HA_PROXY": "1",
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
+        # One user's requests go to one gateway while the gateways stay the same: its hot blocks are there.
+        "RAY_SERVE_HAPROXY_BALANCE_ALGORITHM": "hdr(x-memstrata-route)",
+        "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",  # one log line a request, for figures that the service has itself
+        "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(CLUSTER_STOP_S),
+        "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(CLIENT_IDLE_S),
+        "RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S": "1",  # a node that is gone does not refuse, it is silent
+        "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": str(DRAIN_S),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a replica without a GPU share may still see the GPU
+    }
 
 
 def session_environment(root: Path) -> dict[str, str]:
@@ -88,3 +117,11 @@ def _python() -> dict[str, str]:
         "RAY_SERVE_ENABLE_HA_PROXY": "0",
         "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",  # else replicas listen and nothing does on the public port
     }
+
+
+def _exported(variables: dict[str, str]) -> str:
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+
+
+if __name__ == "__main__":
+    print(_exported(cluster_environment()))  # eval "$(python -m serve_app.deployments.environment)"

