@@ -45,7 +45,7 @@ HEALTH_CHECK_TIMEOUT_S = 30.0
 GATEWAY_STOP_S = 20.0
 """What a gateway has to finish its requests and stop: more than the load balancers need to let go of it."""
 
-WRITER_STOP_S = 30.0
+WRITER_STOP_S = 40.0
 """What a writer has to finish its requests, to hand its shards over and to close them."""
 
 CONTROL_STOP_S = 5.0

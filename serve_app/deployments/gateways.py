@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from serve_app.asgi import AsgiService
+from serve_app.asgi import AsgiService, Receive, Scope, Send
 from serve_app.deployments.place import Place, own_name
 
 __all__ = ["compose_gateway"]
+
+STORE_S = 60.0
+"""What Control has to make the store at the very first start of all."""
 
 
 def compose_gateway(place: Place, **parts: Any) -> AsgiService:
     """To be called on the loop that the service will run on. Raises InvalidRequest."""
     from serve_app.service import Service  # in the replica, not where the application is built
 
-    return Service(place.settings("replica", own_name("gateway")), **parts)
+    settings = place.settings("replica", own_name("gateway"))
+    return _Waiting(Service(settings, **parts), settings)
+
+
+class _Waiting:
+    """A service of a store that Control may still be making."""
+
+    def __init__(self, service: AsgiService, settings: Any) -> None:
+        self._service, self._settings = service, settings
+
+    async def start(self) -> None:
+        from serve_app.cluster.founding import store_there
+
+        await store_there(self._settings, STORE_S)
+        await self._service.start()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._service(scope, receive, send)
+
+    async def stop(self) -> None:
+        await self._service.stop()
