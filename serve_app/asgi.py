@@ -25,6 +25,13 @@ class AsgiService(Protocol):
         """Answer one request; `scope["type"]` is always "http"."""
         ...
 
+    def refusal(self, path: bytes) -> Answered | None:
+        """What a request that comes in now is to be answered unread, where there is no time for it; None: let it in.
+
+        For engines that can do so; whatever else comes is refused by the service itself, at a higher cost.
+        """
+        ...
+
     async def stop(self) -> None:
         """Finish what is in flight and let go of the data folder."""
         ...

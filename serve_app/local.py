@@ -10,18 +10,19 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
+from functools import cache
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from serve_app.asgi import AsgiService, Compose
+from serve_app.asgi import Answered, AsgiService, Compose
 
 STOP_S = 5
 """What requests in flight have to finish after a signal."""
 
 CLIENT_IDLE_S = 75
-BACKLOG = 2048
+BACKLOG = 4096
 
 HEAD_BYTES_MAX = 64 << 10
 """What a client may send before a head is complete, or between two pieces of a body; then it is cut off."""
@@ -39,13 +40,18 @@ def serve(compose: Compose, host: str, port: int, on_start: Callable[[], None]) 
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """Uvicorn's protocol, whose parser holds a head (or trailers) of any length: this one holds a bounded part.
+    """Uvicorn's protocol, with two bounds more: of a head, and of the requests that are let in.
 
-    The bound is that of an unfinished head, give or take one read of the socket.
+    Uvicorn's parser holds a head (or trailers) of any length; here an unfinished one has its bound, give or take one
+    read of the socket. And where the service has no time for a request (`AsgiService.refusal`), it is answered here,
+    once its head is read, without a task: its body is read past.
     """
 
     _unfinished_bytes = 0
     """Received since the last head, piece of a body or message that was complete."""
+
+    _refused = False
+    """Whether the request whose body comes in has its answer already."""
 
     def data_received(self, data: bytes) -> None:
         self._unfinished_bytes += len(data)
@@ -55,15 +61,37 @@ class BoundedHeads(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._unfinished_bytes = 0
-        super().on_headers_complete()
+        refusal = self.config.app.refusal(self.url) if self._idle else None  # type: ignore[union-attr]
+        self._refused = refusal is not None
+        if refusal is None:
+            super().on_headers_complete()
+        else:
+            self.transport.write(_wire(refusal))
 
     def on_body(self, body: bytes) -> None:
         self._unfinished_bytes = 0
-        super().on_body(body)
+        if not self._refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._unfinished_bytes = 0
-        super().on_message_complete()
+        if not self._refused:
+            super().on_message_complete()
+        elif self.parser.should_keep_alive():
+            self.on_response_complete()
+        else:
+            self.transport.close()
+
+    @property
+    def _idle(self) -> bool:
+        """Whether no earlier request of this connection waits for its answer: answers go out in order."""
+        return self.cycle is None or self.cycle.response_complete
+
+
+@cache
+def _wire(answered: Answered) -> bytes:
+    lines = [STATUS_LINE[answered.status], *(b"%b: %b\r\n" % header for header in answered.headers)]
+    return b"".join([*lines, b"\r\n", answered.body])
 
 
 async def _serve(service: AsgiService, host: str, port: int) -> None:

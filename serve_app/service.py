@@ -24,7 +24,7 @@ from serve_app.api.golden import GoldenRoutes
 from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
-from serve_app.asgi import Receive, Scope, Send
+from serve_app.asgi import Answered, Receive, Scope, Send
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
 from serve_app.breaker import Breaker
@@ -175,6 +175,10 @@ class Service:
     def fenced(self) -> bool:
         """Whether another service has taken over a shard that this one wrote."""
         return any(writer.shard.log.fenced for writer in self._writers)
+
+    def refusal(self, path: bytes) -> Answered | None:
+        """See `AsgiService`."""
+        return None if self._api is None else self._api.refusal(path)
 
     async def start(self) -> None:
         """Raises MemstrataError where the store cannot be opened or the encoder not loaded; nothing runs then."""

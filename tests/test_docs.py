@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from serve_app.api import limits, schemas
-from serve_app.api.app import IN_FLIGHT_MAX
+from serve_app.api.door import IN_FLIGHT_MAX
 from serve_app.api.openapi import OPERATIONS
 from serve_app.api.problems import STATUS_OF_CODE
 from serve_app.backup.repair import HOLES_MAX

@@ -70,3 +70,25 @@ def test_heads_within_the_bound_and_long_bodies_are_answered_on_one_connection(s
         answers = [client.post(url, headers=headers, content=b"b" * 1_000_000).json() for _ in range(3)]
         chunked = client.post(url, headers=headers, content=iter([b"c" * 10] * 20_000)).json()
     assert [answer["bytes"] for answer in [*answers, chunked]] == [1_000_000] * 3 + [200_000]
+
+
+def test_a_request_that_the_service_refuses_unread_is_answered_and_the_next_one_comes_in(served):
+    head = "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nConnection: {connection}\r\n\r\n"
+    refused = head.format(path="/crowded", connection="keep-alive").encode()
+    last = head.format(path="/x", connection="close").encode()
+    received = sent(served, refused, b"GET / HTT", refused + b"123456789", last + b"123456789")
+    answers = received.split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"429", b"429", b"200"]
+    assert all(b"retry-after: 7\r\n" in answer and answer.endswith(b"\r\n\r\nfull") for answer in answers[:2])
+    assert b'"bytes": 9' in answers[2]
+
+
+def test_one_that_is_refused_and_wants_no_more_is_closed(served):
+    received = sent(served, b"GET /crowded HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+
+
+def test_what_follows_on_a_connection_that_waits_for_an_answer_is_not_refused_before_it(served):
+    request = b"GET %b HTTP/1.1\r\nHost: x\r\nConnection: %b\r\n\r\n"
+    received = sent(served, request % (b"/slow", b"keep-alive") + request % (b"/crowded", b"close"))
+    assert [answer[:3] for answer in received.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200"]

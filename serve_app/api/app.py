@@ -1,7 +1,8 @@
 """The HTTP API as one ASGI application: the door, the table of routes, and the only map from errors to answers.
 
-A request's route is found, its key checked, its body read under a bound; then it is admitted (or
-refused at once), its handler run, and whatever that raises becomes a problem with a stable code.
+A request that the loop has no time for is refused before anything else. Of every other the route is found, the key
+checked, the body read under a bound; then it is admitted (or refused at once), its handler run, and whatever that
+raises becomes a problem with a stable code.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from serve_app.api import http
 from serve_app.api.admin import AdminRoutes
 from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.backfill import BackfillRoutes
+from serve_app.api.door import Door
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.http import HTML, Request, Response
 from serve_app.api.limits import LimitOptions, Limits
@@ -28,19 +30,16 @@ from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.openapi import docs_page, document, query_parameters
 from serve_app.api.problems import STATUS_OF_CODE, HttpError, problem
 from serve_app.api.routes import Routes
-from serve_app.asgi import Receive, Scope, Send
-from serve_app.errors import MemstrataError, ReadOnlyReplica
+from serve_app.asgi import Answered, Receive, Scope, Send
+from serve_app.errors import MemstrataError, Overloaded, ReadOnlyReplica
 from serve_app.memory.operator import Operator
 from serve_app.migrate.pace import Pace
 from serve_app.observe.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
-IN_FLIGHT_MAX = 512
-"""Requests that are worked on at once; beyond it the answer is 429 with Retry-After."""
-
-READING_MAX = 1024
-"""Requests whose bodies are read at once, apart from those above: who sends slowly keeps nobody from working."""
+CROWDED = "more requests come than there is time for"
+"""What those are told that the loop has no time for."""
 
 ID_PREFIX_BYTES = 4
 """Of a request's id: drawn once a process; a count follows."""
@@ -191,23 +190,6 @@ class _Table:
         raise HttpError("not_found", "there is no such route")
 
 
-class _Places:
-    """A bounded number of places, each held for the length of a `with`; who finds none is sent away."""
-
-    def __init__(self, places: int, refusal: str) -> None:
-        self._free = places
-        self._refusal = refusal
-
-    def __enter__(self) -> None:
-        """Raises _TooManyRequests."""
-        if self._free == 0:
-            raise _TooManyRequests(self._refusal)
-        self._free -= 1
-
-    def __exit__(self, *_: object) -> None:
-        self._free += 1
-
-
 class Api:
     """Answers one request after the other; holds no state but counters."""
 
@@ -234,9 +216,10 @@ class Api:
         self._metrics = metrics
         self._id_prefix = os.urandom(ID_PREFIX_BYTES).hex().encode()
         self._request_numbers = itertools.count()
-        self._reading = _Places(READING_MAX, "too many requests are still being sent")
-        self._working = _Places(IN_FLIGHT_MAX, "too many requests are in flight")
+        self._door = Door(limits.turn_ms / 1000)
         self._routes = _Table(table(routes, admin, golden, migrations, backfill))
+        crowded = http.problem_response(problem("overloaded", CROWDED), Overloaded.retry_after_s)
+        self._crowded = Answered(crowded.status, http.headers_of(crowded), crowded.body)
         self._document = msgspec.json.encode(document())
         self._page = docs_page()
         # The routes that need no key; none shows data.
@@ -248,10 +231,19 @@ class Api:
             "docs": self._docs,
         }
 
+    def refusal(self, path: bytes) -> Answered | None:
+        """See `AsgiService`. The routes that need no key are for those who look after the service: they come in."""
+        if path.partition(b"?")[0].lstrip(b"/").decode("latin1") in self._open_routes or not self._door.crowded():
+            return None
+        self._metrics.refused("overloaded")
+        self._metrics.answered("unknown", self._crowded.status, 0.0)
+        return self._crowded
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         request_id = b"%b%08x" % (self._id_prefix, next(self._request_numbers))
-        template, response = await self._answer(scope, receive, request_id, started)
+        late = self._door.late()
+        template, response = await self._answer(scope, receive, request_id, started, late)
         head = scope["method"] == "HEAD"
         try:
             if response.pieces is None:
@@ -261,7 +253,9 @@ class Api:
         finally:
             self._metrics.answered(template, response.status, time.perf_counter() - started)
 
-    async def _answer(self, scope: Scope, receive: Receive, request_id: bytes, started: float) -> tuple[str, Response]:
+    async def _answer(
+        self, scope: Scope, receive: Receive, request_id: bytes, started: float, late: bool
+    ) -> tuple[str, Response]:
         """The template of the route (for the metrics) and its answer."""
         template = "unknown"
         try:
@@ -270,6 +264,8 @@ class Api:
             if len(segments) == 1 and segments[0] in self._open_routes:
                 template = f"/{segments[0]}"
                 return template, await self._open_route(method, segments[0])
+            if late:
+                raise Overloaded(CROWDED)
             headers: dict[bytes, bytes] = dict(scope["headers"])
             who = self._keys.principal(headers.get(b"authorization"))
             self._limits.admit(who)
@@ -279,9 +275,9 @@ class Api:
             template = f"{route.method} {route.template}"
             if self._read_only and not route.reads:
                 raise ReadOnlyReplica("this service follows another one's store; write to that service")
-            with self._limits.bodies.place(who.tenant), self._reading:
+            with self._limits.bodies.place(who.tenant), self._door.reading:
                 body = await http.read_body(headers, receive)
-            with self._limits.requests.place(who.tenant), self._working:
+            with self._limits.requests.place(who.tenant), self._door.working:
                 request = Request(method, path, http.parameters(scope, route.query), headers, body, started)
                 response = await self._handled(route, who, request)
                 if response.pieces is not None:
@@ -371,8 +367,3 @@ def _values(pattern: tuple[Segment, ...], segments: list[str]) -> list[str]:
 def _method_not_allowed(methods: list[str]) -> HttpError:
     allowed = sorted({*methods, "HEAD"} if "GET" in methods else methods)
     return HttpError("method_not_allowed", f"this route has {', '.join(allowed)}", allowed)
-
-
-class _TooManyRequests(MemstrataError):
-    code = "overloaded"
-    retry_after_s = 1.0

@@ -132,14 +132,15 @@ def _too_large() -> HttpError:
     return HttpError("body_too_large", f"a body has at most {BODY_BYTES_MAX} bytes")
 
 
+def headers_of(response: Response) -> tuple[tuple[bytes, bytes], ...]:
+    """Those of an answer whose length is known."""
+    length = str(len(response.body)).encode()
+    return ((b"content-type", response.content_type), (b"content-length", length), *response.headers)
+
+
 async def send_response(send: Send, response: Response, request_id: bytes, *, head: bool = False) -> None:
     """To HEAD goes what GET would get, without the body."""
-    headers = [
-        (b"content-type", response.content_type),
-        (b"content-length", str(len(response.body)).encode()),
-        (b"x-request-id", request_id),
-        *response.headers,
-    ]
+    headers = [*headers_of(response), (b"x-request-id", request_id)]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if head else response.body})
 

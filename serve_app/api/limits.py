@@ -33,6 +33,9 @@ Positive = Annotated[int, Meta(ge=1)]
 class LimitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bounds for each key, tenant and user. None: no bound."""
 
+    turn_ms: Positive = 50
+    """Of a turn of the event loop; requests that it would begin later are sent away (api/door.py)."""
+
     requests_per_s: Rate | None = None
     """Of one key, unless it was made with a rate of its own."""
 

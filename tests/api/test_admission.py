@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from serve_app.api.app import IN_FLIGHT_MAX, READING_MAX
+from serve_app.api.door import IN_FLIGHT_MAX, READING_MAX
 from serve_app.api.http import problem_response, read_body
 from serve_app.api.limits import LimitOptions
 from serve_app.api.problems import HttpError, problem
@@ -53,7 +53,7 @@ def stalled(tmp_path: Path, gate: threading.Event) -> Iterator[Running]:
     def segments(uri: str, options: Mapping[str, str]) -> SegmentStore:
         return Stalled(open_segments(uri, options), gate)
 
-    whole = LimitOptions(tenant_requests=2 * IN_FLIGHT_MAX, tenant_bodies=2 * READING_MAX)
+    whole = LimitOptions(turn_ms=60_000, tenant_requests=2 * IN_FLIGHT_MAX, tenant_bodies=2 * READING_MAX)
     running = Running(hash_settings(tmp_path, limits=whole), segments=segments)
     yield running
     gate.set()

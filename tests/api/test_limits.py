@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from serve_app.api.app import IN_FLIGHT_MAX, READING_MAX
 from serve_app.api.auth import KeyFile, Principal
+from serve_app.api.door import IN_FLIGHT_MAX, READING_MAX
 from serve_app.api.limits import BUCKETS_MAX, LimitOptions, Limits, Shares
 from serve_app.errors import RateLimited
 from tests.api.running import Running, hash_settings, refused
@@ -139,7 +139,7 @@ def test_the_shares_leave_places_for_others() -> None:
 
 def test_a_tenant_that_sends_slowly_keeps_no_other_tenant_out(start: Callable[..., Running]) -> None:
     """One tenant opens more requests than there are places for bodies; another is served meanwhile, and it is later."""
-    running = start()
+    running = start(turn_ms=60_000)
     other, most = running.make_key(tenant="other"), LimitOptions().tenant_bodies
     answers: list[int] = []
 

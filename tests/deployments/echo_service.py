@@ -4,12 +4,14 @@ Answers what it was asked; writes what happened to it into the file MARKER. FAIL
 start.
 """
 
+import asyncio
 import json
 import os
 import sys
 from functools import partial
 from pathlib import Path
 
+from serve_app.asgi import Answered
 from serve_app.errors import StoreUnavailable
 
 HOST = "127.0.0.1"
@@ -25,11 +27,17 @@ class EchoService:
         self._write("started")
         print("a word from the service", file=sys.stderr, flush=True)
 
+    def refusal(self, path: bytes) -> Answered | None:
+        headers = ((b"content-length", b"4"), (b"retry-after", b"7"))
+        return Answered(429, headers, b"full") if path == b"/crowded" else None
+
     async def stop(self) -> None:
         self._write("stopped")
 
     async def __call__(self, scope, receive, send) -> None:
         size = 0
+        if scope["path"] == "/slow":
+            await asyncio.sleep(0.2)
         while True:
             message = await receive()
             size += len(message.get("body", b""))

@@ -33,6 +33,9 @@ class VersionService:
         embedders = [self._open(EncoderOptions(model=model)) for model in self._models]
         self._encoders = Encoders(embedders, self._queues(embedders))
 
+    def refusal(self, path: bytes) -> None:
+        return None
+
     async def stop(self) -> None:
         await asyncio.to_thread(self._encoders.close)
 
