@@ -50,6 +50,9 @@ SHARE_HELP = "percent of the budget for a zone; may be repeated; a zone without 
 AT_HELP = "state as of this moment (RFC 3339 with offset); else the newest"
 
 
+PROFILE_HELP = "cluster: gateways, writers and Control as processes of their own, all on this host"
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Tells the defaults, but not that of an option that is off or empty."""
 
@@ -112,6 +115,7 @@ def _serve(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--follow", type=Path, metavar="DIR", help="data folder of the writer to follow; makes this a replica"
     )
+    command.add_argument("--profile", choices=("laptop", "cluster"), default="laptop", help=PROFILE_HELP)
     command.add_argument("--demo", action="store_true", help="take the demo's tour once ready, and go on serving")
     command.set_defaults(command="serve")
 

@@ -32,6 +32,9 @@ from serve_app.errors import MemstrataError
 
 KEY_FILE = "admin.key"
 PORT_POLL_S = 0.2
+CLUSTER_WRITERS = 2
+"""Of the cluster profile on one host."""
+
 NO_KEY = "no key: give --key or set MEMSTRATA_KEY"
 
 
@@ -69,6 +72,8 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def _serve_on_engine(args: argparse.Namespace) -> int:
+    if args.profile == "cluster":
+        return _serve_cluster(args)
     compose = partial(compose_service, args.data, args.config, args.role, args.follow, url=_url(args))
     greet = partial(_in_background, partial(_greet, args))
     if args.engine == "local":
@@ -78,6 +83,17 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
     from serve_app.deployments import engine
 
     return engine.serve(compose, args.host, args.port, greet, encoders_beside=_encoders_beside(args.config))
+
+
+def _serve_cluster(args: argparse.Namespace) -> int:
+    if args.engine != "ray" or args.role or args.follow:
+        raise UsageError("--profile cluster runs on Ray, and has processes of each role")
+    from serve_app.deployments import engine
+    from serve_app.deployments.place import Place
+
+    place = Place(config=str(args.config.resolve()) if args.config else "", store=str(args.data.resolve()))
+    greet = partial(_in_background, partial(_greet, args))
+    return engine.serve_cluster(place, args.host, args.port, greet, CLUSTER_WRITERS)
 
 
 def compose_service(

@@ -15,7 +15,7 @@ from typing import Any
 from ray import serve
 from ray.serve.config import AutoscalingConfig, BackpressureConfig
 
-from serve_app.deployments.app import DRAIN_POLL_S, RETRY_AFTER_S
+from serve_app.deployments.app import APPLICATION, DRAIN_POLL_S, RETRY_AFTER_S
 from serve_app.deployments.control import ControlReplica
 from serve_app.deployments.gateway import Gateway
 from serve_app.deployments.gateways import compose_gateway
@@ -23,7 +23,19 @@ from serve_app.deployments.place import Place
 from serve_app.deployments.ways import CONTROL, writer_deployment
 from serve_app.deployments.writer import WriterReplica
 
-__all__ = ["CONTROL_APP", "GATEWAY_APP", "WRITER_APP", "control", "gateway", "writer"]
+__all__ = [
+    "CONTROL_APP",
+    "GATEWAY_APP",
+    "WRITER_APP",
+    "WRITER_APPLICATION",
+    "applications",
+    "control",
+    "gateway",
+    "writer",
+]
+
+WRITER_APPLICATION = writer_deployment("")[1]
+"""What the names of writers' applications begin with."""
 
 GATEWAYS_MIN, GATEWAYS_MAX = 1, 8
 GATEWAY_TARGET = 24.0
@@ -105,6 +117,16 @@ def _bound(name: str, replica: Any, *values: Any, **options: Any) -> serve.Appli
     )
     application: serve.Application = deployed(replica).bind(*values)
     return application
+
+
+def applications(args: Mapping[str, str], writers: int) -> list[tuple[str, str | None, serve.Application]]:
+    """All of them, for as many writers: name, route and what it is."""
+    names = [f"writer-{number}" for number in range(writers)]
+    return [
+        (CONTROL[1], None, control(args)),
+        *((writer_deployment(name)[1], None, writer({**args, "writer": name})) for name in names),
+        (APPLICATION, "/", gateway(args)),
+    ]
 
 
 GATEWAY_APP, CONTROL_APP, WRITER_APP = gateway({}), control({}), writer({})

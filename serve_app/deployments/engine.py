@@ -11,6 +11,7 @@ from functools import partial
 from serve_app.asgi import Compose
 from serve_app.deployments.environment import Proxy
 from serve_app.deployments.lifeline import run_apart
+from serve_app.deployments.place import Place
 from serve_app.deployments.session import RaySession, StartFailed
 
 
@@ -29,6 +30,15 @@ def serve(
     `proxy` None takes the fastest that is installed. With `encoders_beside` each encoder has a deployment of its own.
     """
     return run_apart(partial(_serve_here, partial(_run, compose, encoders_beside), host, port, on_start, proxy))
+
+
+def serve_cluster(place: Place, host: str, port: int, on_start: Callable[[], None], writers: int) -> int:
+    """The same with the applications of the cluster profile, all on this host: to try them."""
+    return run_apart(partial(_serve_here, partial(_run_cluster, place, writers), host, port, on_start, None))
+
+
+def _run_cluster(place: Place, writers: int, session: RaySession) -> None:
+    session.run_cluster(place, writers)
 
 
 def _run(compose: Compose, encoders_beside: bool, session: RaySession) -> None:

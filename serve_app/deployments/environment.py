@@ -14,6 +14,9 @@ from serve_app.deployments.port_block import PortBlock
 
 Proxy = Literal["haproxy", "python"]
 
+BALANCE = "hdr(x-memstrata-route)"
+"""One user's requests go to one gateway while the gateways stay the same: its hot blocks are there."""
+
 HAPROXY_THREADS = 1
 HAPROXY_STOP_S = 3
 """How long a replaced HAProxy process may finish its requests."""
@@ -49,14 +52,15 @@ def cluster_environment() -> dict[str, str]:
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
-        # One user's requests go to one gateway while the gateways stay the same: its hot blocks are there.
-        "RAY_SERVE_HAPROXY_BALANCE_ALGORITHM": "hdr(x-memstrata-route)",
+        "RAY_SERVE_HAPROXY_BALANCE_ALGORITHM": BALANCE,
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",  # one log line a request, for figures that the service has itself
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(CLUSTER_STOP_S),
         "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(CLIENT_IDLE_S),
         "RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S": "1",  # a node that is gone does not refuse, it is silent
         "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": str(DRAIN_S),
+        "RAY_health_check_period_ms": "1000",  # with five misses a node is dead after 5 s and not after 15
+        "RAY_health_check_timeout_ms": "2000",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_worker_niceness": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a replica without a GPU share may still see the GPU
@@ -98,6 +102,7 @@ def _haproxy(root: Path, ports: PortBlock, program: Path | None) -> dict[str, st
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(program),
+        "RAY_SERVE_HAPROXY_BALANCE_ALGORITHM": BALANCE,
         "RAY_SERVE_HAPROXY_NBTHREAD": str(HAPROXY_THREADS),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(ports.stats),
         "RAY_SERVE_HAPROXY_METRICS_PORT": str(ports.metrics),

@@ -31,6 +31,8 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A TOML file of settings. The same on each node; empty: defaults."""
     data: str = ""
     """A folder for what a process has to put somewhere; nothing in it is needed again. Empty: a temporary one."""
+    store: str = ""
+    """The store's folder, where the settings name no other place; all nodes see it."""
     console: str = ""
     """A named pipe for output; empty: Serve's log files."""
     writer: str = "writer-0"
@@ -49,7 +51,12 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         from serve_app.config import load_settings  # in the replica, not where the application is built
 
         folder = Path(self.data or tempfile.gettempdir()) / name
-        return load_settings(folder, Path(self.config) if self.config else None, role)
+        follow = Path(self.store) if role == "replica" and self.store else None
+        settings = load_settings(folder, Path(self.config) if self.config else None, role, follow)
+        if settings.store.files_uri or not self.store:
+            return settings
+        store = msgspec.structs.replace(settings.store, files_uri=self.store)
+        return msgspec.structs.replace(settings, store=store)
 
     def enter(self) -> None:
         """Make this process one of its node's: it ends with the raylet, and its output goes where it is read."""

@@ -14,12 +14,15 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
+
+import msgspec
 
 from serve_app.asgi import Compose
 from serve_app.deployments.console import Console
 from serve_app.deployments.environment import MUST_BE_UNSET, Proxy, ray_environment
 from serve_app.deployments.lifeline import tied_program
+from serve_app.deployments.place import Place
 from serve_app.deployments.port_block import reserve_block
 
 SESSION_CPUS = max(2, os.cpu_count() or 1)
@@ -80,6 +83,24 @@ class RaySession:
         except RuntimeError as error:
             raise StartFailed("the service did not start") from error
 
+    def run_cluster(self, place: Place, writers: int) -> None:
+        """Run the applications of the cluster profile; returns when all of them are there. Raises StartFailed."""
+        from ray import serve
+
+        from serve_app.deployments.cluster import applications
+
+        args = msgspec.to_builtins(
+            msgspec.structs.replace(place, data=str(self.root / "p"), console=str(self.root / "console"))
+        )
+        targets = [
+            serve.RunTarget(target=target, name=name, route_prefix=route, logging_config=QUIET)
+            for name, route, target in applications(args, writers)
+        ]
+        try:
+            serve.run_many(targets)
+        except RuntimeError as error:
+            raise StartFailed("the service did not start") from error
+
     def close(self) -> None:
         """Let the service stop, end every process of the session, remove its folder."""
         if "ray" in sys.modules:
@@ -115,15 +136,26 @@ def _end_ray() -> None:
     from ray import serve
     from ray.serve.exceptions import RayServeException
 
-    from serve_app.deployments.app import APPLICATION
-
     if not ray.is_initialized():
         return
     try:
-        serve.delete(APPLICATION)  # the replica finishes its requests and stops its service
+        _end_applications(serve)
     except (ray.exceptions.RayError, RayServeException, TimeoutError) as error:
         print(f"memstrata: the service could not be stopped in order: {error}", file=sys.stderr)
     ray.shutdown()
+
+
+def _end_applications(serve: ModuleType) -> None:
+    """The gateways first, which finish their requests; then the writers together; Control hears of it until the end."""
+    from serve_app.deployments.app import APPLICATION
+    from serve_app.deployments.cluster import WRITER_APPLICATION
+
+    serve.delete(APPLICATION)
+    writers = [name for name in serve.status().applications if name.startswith(WRITER_APPLICATION)]
+    for name in writers:
+        serve.delete(name, _blocking=False)
+    for name in writers:
+        serve.delete(name)
 
 
 def _best_proxy() -> Proxy:

@@ -57,7 +57,8 @@ WRITERS_MAX = 1_024
 
 def writer_deployment(writer: str) -> tuple[str, str]:
     """The deployment and application of the writer of this name: `writer-0`, and so on."""
-    return f"ShardWriter-{writer.removeprefix('writer-')}", f"memstrata-{writer}"
+    number = writer.removeprefix("writer-")
+    return f"ShardWriter-{number}", f"memstrata-writer-{number}"
 
 
 def opened(deployment: str, application: str) -> Any:

@@ -26,6 +26,7 @@ SERVE_YAML = ROOT / "deploy" / "serve.yaml"
 MARK = "MEMSTRATA_CLUSTER_MARK"
 START_S = 180.0
 BUCKET = "memory"
+NODES = {name: {name: 100} for name in ("head", "gateways", "writers")}
 SETTINGS = """\
 [store]
 shards = {shards}
@@ -60,10 +61,19 @@ class Replica(NamedTuple):
 
 
 class ServedCluster:
-    """Starts in `__init__`: nodes `head`, `gateways` and `writers`; `ready` waits for the first good answer."""
+    """Starts in `__init__`; `ready` waits for the first good answer. `nodes` have names and resources: Control is put
+    where there is `head`, gateways and writers where there are `gateways` and `writers`. The first node is the head.
+    """
 
     def __init__(
-        self, folder: Path, *, gateways: int = 2, writers: int = 2, shards: int = 4, placement: str = "inside"
+        self,
+        folder: Path,
+        *,
+        gateways: int = 2,
+        writers: int = 2,
+        shards: int = 4,
+        placement: str = "inside",
+        nodes: Mapping[str, Mapping[str, int]] = NODES,
     ) -> None:
         self.folder, self.port, self._dashboard, self._s3 = folder, free_port(), free_port(), free_port()
         self._shards, self._placement = shards, placement
@@ -75,7 +85,7 @@ class ServedCluster:
         self._write_settings()
         self.gateways, self.writers = gateways, writers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.nodes: dict[str, str] = {}
+        self._layout, self.nodes = nodes, dict[str, str]()
         try:
             self._run([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self._s3)], "s3.log")
             self._start_nodes()
@@ -154,7 +164,7 @@ class ServedCluster:
         self.nodes = self._told_nodes({"kill": name})
 
     def add_node(self, name: str) -> None:
-        self.nodes = self._told_nodes({"add": name, "resources": {name: 100}})
+        self.nodes = self._told_nodes({"add": name, "resources": dict(self._layout[name])})
 
     def processes(self, title: bytes = b"") -> list[int]:
         """What this cluster started and that lives; with a title, what has it in its command line."""
@@ -205,7 +215,7 @@ class ServedCluster:
         words = [sys.executable, "-m", "tests.deployments.cluster_nodes", str(root), str(self._dashboard)]
         self._nodes = self._run(words, "nodes.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._said()
-        for name in ("head", "gateways", "writers"):
+        for name in self._layout:
             self.add_node(name)
 
     def _told_nodes(self, command: dict[str, Any]) -> dict[str, str]:

@@ -1,0 +1,115 @@
+"""Kill each kind of process of a cluster under a steady load; prints one JSON object with a row a victim.
+
+python -m tests.deployments.kill_drill [--victims gateway,writer,…] [--users N] [--pace S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.deployments.cluster import ServedCluster
+from tests.deployments.steady import SteadyLoad, account
+
+BEFORE_S, AFTER_S = 8.0, 25.0
+BACK_S = 60.0
+NODES = {"head": {"head": 100}, "a": {"gateways": 50, "writers": 50}, "b": {"gateways": 50, "writers": 50}}
+CONTROLLER, PROXY, HAPROXY = b"ServeController", b"HAProxyManager", b"haproxy\0"
+
+
+def main(words: list[str]) -> None:
+    args = _arguments(words)
+    with tempfile.TemporaryDirectory(prefix="d", ignore_cleanup_errors=True) as name:
+        served = ServedCluster(Path(name), nodes=NODES, placement=args.placement)
+        try:
+            rows = asyncio.run(_drill(served.ready(), args))
+        finally:
+            served.end()
+    print(json.dumps({"users": args.users, "pace_s": args.pace, "cpus": os.cpu_count(), "rows": rows}))
+
+
+async def _drill(served: ServedCluster, args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for victim in args.victims.split(","):
+        row = await _round(served, victim, args)
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+    return rows
+
+
+async def _round(served: ServedCluster, victim: str, args: argparse.Namespace) -> dict[str, Any]:
+    async with SteadyLoad(served.url, served.key, args.users, args.pace, victim) as load:
+        await asyncio.sleep(BEFORE_S)
+        killed_at = time.monotonic()
+        restore = await asyncio.to_thread(VICTIMS[victim], served)
+        back_s = await asyncio.to_thread(_back, served, killed_at)
+        await asyncio.sleep(max(0.0, AFTER_S - (time.monotonic() - killed_at)))
+    told = account(load.done, killed_at)
+    if restore is not None:
+        await asyncio.to_thread(restore)
+    lost = await load.read_back()
+    return {"victim": victim, "acknowledged": len(load.acknowledged), "lost": len(lost), "back_s": back_s} | told
+
+
+def _back(served: ServedCluster, since: float) -> float | None:
+    """Seconds until everything that ought to run does again."""
+    time.sleep(1.0)  # Serve has to notice it first
+    while time.monotonic() - since < BACK_S:
+        if served.settled():
+            return round(time.monotonic() - since, 1)
+        time.sleep(0.25)
+    return None
+
+
+def _replica(deployment: str) -> Callable[[ServedCluster], None]:
+    def kill(served: ServedCluster) -> None:
+        os.kill(next(one.process for one in served.replicas(deployment) if one.state == "RUNNING"), signal.SIGKILL)
+
+    return kill
+
+
+def _program(title: bytes) -> Callable[[ServedCluster], None]:
+    def kill(served: ServedCluster) -> None:
+        for number in served.processes(title):
+            os.kill(number, signal.SIGKILL)
+
+    return kill
+
+
+def _node(served: ServedCluster) -> Callable[[], None]:
+    served.kill_node("a")
+    return lambda: served.add_node("a")
+
+
+VICTIMS: dict[str, Callable[[ServedCluster], Callable[[], None] | None]] = {
+    "gateway": _replica("Gateway"),
+    "writer": _replica("ShardWriter-0"),
+    "control": _replica("Control"),
+    "embedder": _replica("Embedder"),
+    "controller": _program(CONTROLLER),
+    "haproxy": _program(HAPROXY),
+    "proxy": _program(PROXY),
+    "node": _node,
+}
+
+
+def _arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--victims", default="gateway,writer,control,controller,haproxy,node")
+    parser.add_argument("--users", type=int, default=16)
+    parser.add_argument("--pace", type=float, default=1.0, help="seconds between two writes of a user")
+    parser.add_argument("--placement", default="inside", choices=("inside", "deployment"))
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
