@@ -17,6 +17,10 @@ Proxy = Literal["haproxy", "python"]
 BALANCE = "hdr(x-memstrata-route)"
 """One user's requests go to one gateway while the gateways stay the same: its hot blocks are there."""
 
+PROXY_CHECK_S = "1"
+"""Between two looks at a proxy, of which the third that fails replaces it. Serve's own 10 s leave a HAProxy that was
+killed away for half a minute."""
+
 HAPROXY_THREADS = 1
 HAPROXY_STOP_S = 3
 """How long a replaced HAProxy process may finish its requests."""
@@ -58,6 +62,7 @@ def cluster_environment() -> dict[str, str]:
         "RAY_SERVE_HAPROXY_TIMEOUT_CLIENT_S": str(CLIENT_IDLE_S),
         "RAY_SERVE_HAPROXY_TIMEOUT_CONNECT_S": "1",  # a node that is gone does not refuse, it is silent
         "RAY_SERVE_HAPROXY_HEALTH_CHECK_INTER": "1s",
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": PROXY_CHECK_S,
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": str(DRAIN_S),
         "RAY_health_check_period_ms": "1000",  # with five misses a node is dead after 5 s and not after 15
         "RAY_health_check_timeout_ms": "2000",
@@ -102,6 +107,7 @@ def _haproxy(root: Path, ports: PortBlock, program: Path | None) -> dict[str, st
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_HAPROXY_BINARY_PATH": str(program),
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": PROXY_CHECK_S,
         "RAY_SERVE_HAPROXY_BALANCE_ALGORITHM": BALANCE,
         "RAY_SERVE_HAPROXY_NBTHREAD": str(HAPROXY_THREADS),
         "RAY_SERVE_HAPROXY_STATS_PORT": str(ports.stats),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serve_app.asgi import AsgiService, Receive, Scope, Send
+from serve_app.asgi import Answered, AsgiService, Receive, Scope, Send
 from serve_app.deployments.place import Place, own_name
 
 __all__ = ["compose_gateway"]
@@ -35,6 +35,9 @@ class _Waiting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._service(scope, receive, send)
+
+    def refusal(self, path: bytes) -> Answered | None:
+        return self._service.refusal(path)
 
     async def stop(self) -> None:
         await self._service.stop()

@@ -33,7 +33,7 @@ CONTROL = "Control", "memstrata-control"
 WATCH_S = 0.5
 """How long a writer holds the call that watches it. What it has left to end within it ends a replaced writer, too."""
 
-LATE_S = 1.5
+LATE_S = 3.0
 """A writer that is so late with its answer to that call is gone, or no better than gone."""
 
 AGAIN_S = 0.05

@@ -19,6 +19,7 @@ import httpx
 TIMEOUT_S = 30.0
 """Longer than the service takes at the most: it is the one to say that it was too long."""
 
+READ_BACK_S = 60.0
 WINDOW_S = 2.0
 """After a kill, within which errors are to be expected."""
 
@@ -62,14 +63,23 @@ class SteadyLoad:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def read_back(self) -> list[tuple[str, str]]:
-        """The acknowledged turns that are not there."""
-        lost: list[tuple[str, str]] = []
+    async def read_back(self, within_s: float = READ_BACK_S) -> list[tuple[str, str]]:
+        """The acknowledged turns that are not there, nor come in that time: gateways follow, some of them late."""
+        ends = time.monotonic() + within_s
         async with self._client("reader") as client:
-            for user in self._users:
-                held = {turn["id"] for turn in await self._all_turns(client, user)}
-                lost += [(who, turn) for who, turn in self.acknowledged if who == user and turn not in held]
-        return lost
+            while True:
+                try:
+                    lost = set(self.acknowledged) - await self._held(client)
+                except httpx.HTTPError:
+                    if time.monotonic() > ends:
+                        raise
+                    lost = set(self.acknowledged)
+                if not lost or time.monotonic() > ends:
+                    return sorted(lost)
+                await asyncio.sleep(1.0)
+
+    async def _held(self, client: httpx.AsyncClient) -> set[tuple[str, str]]:
+        return {(user, turn["id"]) for user in self._users for turn in await self._all_turns(client, user)}
 
     async def _use(self, user: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
