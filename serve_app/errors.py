@@ -22,6 +22,8 @@ MemstrataError
 ├── ExpanderFailed          the model that reads queries gave nothing of use; rules read them then
 ├── SummariserFailed        a model that summarises gave nothing of use; the next backend does it then
 ├── RerankerUnavailable     the reranker cannot be loaded, or has failed
+├── DeviceLost              a GPU is in trouble; what it held is answered from the host's memory
+├── HotFull                 a hot index has no room for a user's vectors; they are held elsewhere
 ├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
     ├── NameTaken               a segment of this number exists (another writer was first)
@@ -42,11 +44,13 @@ __all__ = [
     "Claimed",
     "Conflict",
     "DeadlinePassed",
+    "DeviceLost",
     "EncoderUnavailable",
     "ExpanderFailed",
     "Fenced",
     "FencedOff",
     "Forbidden",
+    "HotFull",
     "InvalidReceipt",
     "InvalidRequest",
     "LogDamaged",
@@ -176,6 +180,18 @@ class SummariserFailed(MemstrataError):
 
 class RerankerUnavailable(MemstrataError):
     code = "reranker_unavailable"
+
+
+class DeviceLost(MemstrataError):
+    """Never shown as an error: its text becomes a reason of degradation."""
+
+    code = "device_lost"
+
+
+class HotFull(MemstrataError):
+    """Never shown as an error: who meets it has the vectors on the CPU."""
+
+    code = "hot_full"
 
 
 class RankerUnusable(MemstrataError):
