@@ -25,6 +25,7 @@ from serve_app.models.summarise import CompressOptions
 from serve_app.models.weights import PACKAGED
 from serve_app.observe.costs import PriceOptions
 from serve_app.ports import Embedder
+from serve_app.stores.hot_indexes import HotOptions
 from serve_app.write.follow import FollowOptions
 from serve_app.write.housekeeping import FoldOptions
 
@@ -139,6 +140,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemoryOptions = MemoryOptions()
     rerank: RerankOptions = RerankOptions()
     follow: FollowOptions = FollowOptions()
+    hot: HotOptions = HotOptions()
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()
     expand: ExpanderOptions = ExpanderOptions()

@@ -510,6 +510,17 @@ class Service:
         yield "memstrata_owners_in_memory", "Users whose block is in memory.", sum(owners for owners, _ in counts)
         yield "memstrata_turns_in_memory", "Turns whose content is in memory.", sum(turns for _, turns in counts)
         yield "memstrata_block_loads", "Blocks loaded from the tables.", sum(shard.loads for shard in shards)
+        devices = shards[0].hot.on_devices().values() if shards else ()
+        yield (
+            "memstrata_hot_devices_lost",
+            "Hot indexes whose device is lost.",
+            sum(one.bounded.trouble is not None for one in devices),
+        )
+        yield (
+            "memstrata_hot_users_refused",
+            "Users for whom a hot index had no room.",
+            sum(one.refused for one in devices),
+        )
         yield "memstrata_summaries_waiting", "Sessions that wait for a summary.", self._refresher.waiting
         age = self._indexer.oldest_age_s
         yield "memstrata_oldest_pending_turn_age_seconds", "Age of the turn that has waited longest for vectors.", age

@@ -188,7 +188,8 @@ def open_written(
     only: Collection[int] | None = None,
 ) -> tuple[ShardWriters, list[tuple[int, str]]]:
     """Take over every shard, or those of these numbers, and start their writers; gives what was found damaged, too."""
-    hot = HotIndexes()
+    hot = HotIndexes(settings.hot)
+    opened.callback(hot.close)
     archives = Archives()
     writers: list[ShardWriter] = []
     damages: list[tuple[int, str]] = []
@@ -233,7 +234,8 @@ def open_followed(
     settings: Settings, identity: StoreIdentity, open_reader: OpenReader, meter: Meter, opened: ExitStack
 ) -> tuple[list[ShardWriter], list[Follower]]:
     """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given."""
-    hot = HotIndexes()
+    hot = HotIndexes(settings.hot)
+    opened.callback(hot.close)
     connection, memory = settings.store.connection, settings.memory
     writers: list[ShardWriter] = []
     followers: list[Follower] = []

@@ -86,6 +86,8 @@ class Operator(ABC):
             for writer in self._writers
             if (text := writer.shard.table.trouble) is not None
         ]
+        hot = self._writers[0].shard.hot if self._writers else None  # all shards of a process have the same
+        found += [Trouble("hot", text) for text in (hot.troubles() if hot is not None else ())]
         found += [
             Trouble("files", f"{file.trouble}; what was read before counts, if anything")
             for file in self._files

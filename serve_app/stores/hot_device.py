@@ -48,6 +48,10 @@ WORKER_S = 60.0
 HOST_BYTES_A_SLOT = 12
 """Beside the host's copy of the vector: the row id, and whose it is."""
 
+_NOTHING: Found = np.empty(0, np.int64), np.empty(0, np.float32)
+
+_NOWHERE = HostDevice(np.empty((0, 1), np.float16))
+
 
 def slots_within(memory_bytes: int, dimension: int) -> int:
     """How many slots so much memory of a device has."""
@@ -120,7 +124,7 @@ class DeviceHotIndex:
         self._change(lambda: (None, self._slots.add(owner, ids, halves)))
 
     def remove(self, owner: str, rows: Rows) -> int:
-        gone: int = self._change(lambda: self._slots.remove(owner, rows))
+        gone: int = self._change(lambda: self._slots.remove(owner, rows), closed=0)
         return gone
 
     def drop(self, owner: str) -> None:
@@ -138,43 +142,45 @@ class DeviceHotIndex:
 
     def held(self, owner: str) -> tuple[Rows, Halves]:
         """The owner's rows and their vectors, as they are between two batches."""
-        held: tuple[Rows, Halves] = self._change(lambda: (self._slots.held(owner), []))
+        held: tuple[Rows, Halves] = self._change(lambda: (self._slots.held(owner), []), closed=self._slots.held(""))
         return held
 
     def owners(self) -> list[str]:
-        owners: list[str] = self._change(lambda: (list(self._slots.extents), []))
+        owners: list[str] = self._change(lambda: (list(self._slots.extents), []), closed=[])
         return owners
 
     def figures(self) -> DeviceFigures:
-        figures: DeviceFigures = self._change(lambda: (self._figures(), []))
+        figures: DeviceFigures = self._change(lambda: (self._figures(), [])) or self._figures()
         return figures
 
     def close(self) -> None:
-        """What waits is answered first; the device is let go."""
+        """What waits is answered first. From then on the index is an empty one, and its device is free."""
         with self._came:
             self._closed = True
             self._came.notify()
         self._worker.join(WORKER_S)
         self._let_go()
+        self._device, self._slots = _NOWHERE, Slots(self._dimension, 0)
 
     # ---- handing over
 
     def _search(self, owner: str, query: Vectors, k: int | None) -> Found:
         asked = _Search(owner, np.ascontiguousarray(query, dtype=np.float32), k, Future())
-        self._hand(asked)
-        return asked.found.result(WORKER_S)
+        return asked.found.result(WORKER_S) if self._hand(asked) else _NOTHING
 
-    def _change(self, change: Callable[[], tuple[Any, Sequence[Span]]]) -> Any:
+    def _change(self, change: Callable[[], tuple[Any, Sequence[Span]]], closed: Any = None) -> Any:
         asked = _Change(change, Future())
-        self._hand(asked)
-        return asked.done.result(WORKER_S)
+        return asked.done.result(WORKER_S) if self._hand(asked) else closed
 
-    def _hand(self, asked: _Search | _Change) -> None:
+    def _hand(self, asked: _Search | _Change) -> bool:
+        """Whether there is a worker to hand it to. Raises Overloaded."""
         with self._came:
-            if self._closed or len(self._asked) >= WAITING_MAX:
-                raise Overloaded("the hot index is closed" if self._closed else "too many calls wait for the hot index")
-            self._asked.append(asked)
-            self._came.notify()
+            if len(self._asked) >= WAITING_MAX:
+                raise Overloaded("too many calls wait for the hot index")
+            if not self._closed:
+                self._asked.append(asked)
+                self._came.notify()
+            return not self._closed
 
     # ---- the worker
 
@@ -243,7 +249,7 @@ class DeviceHotIndex:
         for at in fetched:
             extent = self._slots.extents.get(searches[at].owner)
             if extent is None or searches[at].k == 0:
-                searches[at].found.set_result((np.empty(0, np.int64), np.empty(0, np.float32)))
+                searches[at].found.set_result(_NOTHING)
             else:
                 extents[at] = extent
         groups = _grouped(searches, {at: fetched[at] for at in extents})

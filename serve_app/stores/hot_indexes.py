@@ -6,18 +6,58 @@ one in hand may go on with it. The vectors in an index leave with the blocks who
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from serve_app.core import EmbeddingVersion
+from serve_app.errors import InvalidRequest
 from serve_app.ports import HotIndex
+from serve_app.stores.device import HostDevice
+from serve_app.stores.hot_device import DeviceHotIndex, slots_within
 from serve_app.stores.hot_faiss import FaissHotIndex
+from serve_app.stores.spilling import SpillingHotIndex
 
-__all__ = ["HotIndexes"]
+__all__ = ["HotIndexes", "HotOptions"]
+
+DEVICE = re.compile(r"cpu|host|cuda(?::(\d{1,2}))?")
+MEMORY_MIB_MAX = 1 << 20
+
+
+class HotOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the vectors of users in memory lie: "cpu", in a block for each user; "cuda" or "cuda:1", on that GPU, in
+    `memory_mib` of it for each embedding version; "host", as on a GPU but in the host's memory, to try that layout.
+    """
+
+    device: str = "cpu"
+    memory_mib: Annotated[int, Meta(ge=1, le=MEMORY_MIB_MAX)] = 4_096
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a device of no kind."""
+        if not DEVICE.fullmatch(self.device):
+            raise ValueError(f'device: {self.device!r} is not "cpu", "host", "cuda" or "cuda:" and a number')
+
+    def open(self, dimension: int) -> HotIndex:
+        """Raises InvalidRequest where there is no such GPU, DeviceLost where it has too little memory."""
+        if self.device == "cpu":
+            return FaissHotIndex(dimension)
+        slots = slots_within(self.memory_mib << 20, dimension)
+        if self.device == "host":
+            return SpillingHotIndex(DeviceHotIndex(dimension, HostDevice, slots), dimension)
+        try:
+            on_gpu = DeviceHotIndex.on_gpu(dimension, slots, int(self.device.partition(":")[2] or 0))
+        except ImportError as error:
+            raise InvalidRequest(f"hot.device: {error}") from error
+        return SpillingHotIndex(on_gpu, dimension)
 
 
 class HotIndexes(Mapping[str, HotIndex]):
-    def __init__(self) -> None:
+    def __init__(self, options: HotOptions | None = None) -> None:
+        self._options = options or HotOptions()
         self._indexes: Mapping[str, HotIndex] = {}
         self._holders: dict[str, set[int]] = {}
         self._changing = threading.Lock()
@@ -27,7 +67,7 @@ class HotIndexes(Mapping[str, HotIndex]):
         with self._changing:
             self._holders.setdefault(version.name, set()).add(holder)
             if version.name not in self._indexes:
-                self._indexes = {**self._indexes, version.name: FaissHotIndex(version.dimension)}
+                self._indexes = {**self._indexes, version.name: self._options.open(version.dimension)}
             return self._indexes[version.name]
 
     def release(self, name: str, holder: int) -> None:
@@ -37,7 +77,25 @@ class HotIndexes(Mapping[str, HotIndex]):
             holders.discard(holder)
             if not holders:
                 self._holders.pop(name, None)
+                _close(self._indexes.get(name))
                 self._indexes = {key: index for key, index in self._indexes.items() if key != name}
+
+    def on_devices(self) -> dict[str, SpillingHotIndex]:
+        """By version, those that lie on a device."""
+        return {name: one for name, one in self._indexes.items() if isinstance(one, SpillingHotIndex)}
+
+    def troubles(self) -> list[str]:
+        """Why vectors are not on the device where they should be."""
+        lost = [(name, one.bounded.trouble) for name, one in self.on_devices().items()]
+        full = [(name, one.refused) for name, one in self.on_devices().items()]
+        return [
+            *(f"{name}: {trouble}; searched on the CPU until a restart" for name, trouble in lost if trouble),
+            *(f"{name}: no room for {refused} users, who are searched on the CPU" for name, refused in full if refused),
+        ]
+
+    def close(self) -> None:
+        for index in self._indexes.values():
+            _close(index)
 
     def __getitem__(self, name: str) -> HotIndex:
         return self._indexes[name]
@@ -47,3 +105,8 @@ class HotIndexes(Mapping[str, HotIndex]):
 
     def __len__(self) -> int:
         return len(self._indexes)
+
+
+def _close(index: HotIndex | None) -> None:
+    if isinstance(index, SpillingHotIndex):
+        index.close()

@@ -104,7 +104,7 @@ class Shard:
         self.loads = 0
         self.purge_due = False  # something was edited or erased since the last purge of the table
         self.cold_purge_due = False  # something was removed from the cold table since its last purge
-        self._hot = hot
+        self.hot = hot
         for version in self.versions:
             hot.hold(version, number)
         self._turns_resident = turns_resident
@@ -171,7 +171,7 @@ class Shard:
         with self._changing:
             if any(one.name == version.name for one in self.versions):
                 return
-            index = self._hot.hold(version, self.number)
+            index = self.hot.hold(version, self.number)
             for block in self._all_of_before():
                 with block.lock:
                     block.hold(version, index)
@@ -188,7 +188,7 @@ class Shard:
             for block in self._all_of_before():
                 with block.lock:
                     block.release(name)
-            self._hot.release(name, self.number)
+            self.hot.release(name, self.number)
         with self.merging:
             self.table.release(name)
 
@@ -387,7 +387,7 @@ class Shard:
                 return None
             if (here := self._blocks.get(owner)) is not None:  # a load that was given up has come after all
                 return here
-            block = Block(owner, self.versions, self._hot, self.owner_turns_resident)
+            block = Block(owner, self.versions, self.hot, self.owner_turns_resident)
             block.restore(stored, stored.folded_seq)
             return block if self._adopt(owner, block) else None
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from serve_app.errors import DeviceLost, HotFull, Overloaded
+from serve_app.errors import DeviceLost, HotFull
 from serve_app.ports import Vectors
 from serve_app.stores.device import GpuDevice, HostDevice, PatientDevice, gpu_count
 from serve_app.stores.exact import ExactHotIndex
@@ -141,12 +141,14 @@ def test_what_is_asked_while_the_device_works_is_one_batch() -> None:
     index.close()
 
 
-def test_a_closed_index_says_so_and_answers_what_came_before() -> None:
+def test_a_closed_index_is_an_empty_one() -> None:
     index = DeviceHotIndex(DIMENSION, HostDevice, SLOTS)
     fill(index)
     index.close()
-    with pytest.raises(Overloaded, match="closed"):
-        index.search("ann", vectors_of(1, 0)[0], 5)
+    assert index.search("ann", vectors_of(1, 0)[0], 5)[0].tolist() == []
+    index.add("ann", np.arange(2, dtype=np.int64), vectors_of(2, 0))
+    assert (index.remove("ann", np.arange(2, dtype=np.int64)), index.count("ann"), index.owners()) == (0, 0, [])
+    assert index.figures().rows == 0
 
 
 def test_vectors_of_another_length_are_refused() -> None:
