@@ -41,6 +41,12 @@ Compose = Callable[[], AsgiService]
 """Builds the service, without starting it, in the process that will run it."""
 
 
+NOTE_HITS = "NOTE_HITS"
+"""In the place of an HTTP method in `Asked`: hits that a gateway has noted. Also the type of its scope, which no HTTP
+server gives to anything that comes from outside.
+"""
+
+
 class Asked(NamedTuple):
     """One request, its body read whole."""
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from serve_app.api.forwarding import ForwardOptions
 from serve_app.api.limits import LimitOptions
 from serve_app.backup.layout import Layout
 from serve_app.backup.options import BackupOptions
@@ -132,7 +133,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One service. Sections of the TOML file have the names of these fields."""
 
     data: str = ""
-    role: Literal["writer", "replica"] = "writer"
+    role: Literal["writer", "replica", "gateway"] = "writer"
+    """What it does of the store: write and read it; read what others write; read, and pass on to who writes."""
     store: StoreOptions = StoreOptions()
     encoder: EncoderOptions = EncoderOptions()
     multilingual: MultilingualOptions | None = None
@@ -141,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rerank: RerankOptions = RerankOptions()
     follow: FollowOptions = FollowOptions()
     hot: HotOptions = HotOptions()
+    forward: ForwardOptions = ForwardOptions()
     limits: LimitOptions = LimitOptions()
     backup: BackupOptions = BackupOptions()
     expand: ExpanderOptions = ExpanderOptions()
@@ -166,7 +169,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def store_folder(self) -> Path:
         """Where the store's small files are (what it is, its keys, its policies), and its log and tables by default."""
-        own = self.follow.data if self.role == "replica" else ""
+        own = "" if self.role == "writer" else self.follow.data
         return Path(self.store.files_uri or own or self.data)
 
     @property
@@ -200,8 +203,9 @@ def load_settings(
     following = settings.follow if follow is None else msgspec.structs.replace(settings.follow, data=str(follow))
     chosen = role or ("replica" if follow is not None else settings.role)
     settings = msgspec.structs.replace(settings, data=str(data), role=chosen, follow=following)
-    if settings.role == "replica" and not (following.data or (settings.store.log_uri and settings.store.tables_uri)):
+    placed = following.data or settings.store.files_uri or (settings.store.log_uri and settings.store.tables_uri)
+    if settings.role != "writer" and not placed:
         raise InvalidRequest("a replica follows a data folder (--follow), or store.log_uri and store.tables_uri")
     if settings.role == "writer" and following.data:
-        raise InvalidRequest('follow.data is for role = "replica"')
+        raise InvalidRequest('follow.data is for role = "replica" and role = "gateway"')
     return settings

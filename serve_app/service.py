@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -20,11 +21,13 @@ from serve_app.api.admin import AdminRoutes
 from serve_app.api.app import Api
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
 from serve_app.api.backfill import BackfillRoutes
+from serve_app.api.forwarding import Forwarding, Upstream
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
-from serve_app.asgi import Answered, Receive, Scope, Send
+from serve_app.api.sent_hits import SentHits, note_sent_hits
+from serve_app.asgi import NOTE_HITS, Answered, Receive, Scope, Send
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
 from serve_app.breaker import Breaker
@@ -111,6 +114,16 @@ from serve_app.write.shard import Shard
 WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
 
+TABLES_WAIT_S = 60.0
+"""In a gateway's start, for the writers of a new store to make their tables."""
+
+TABLES_LOOK_S = 0.25
+
+DRAIN_S = 20.0
+"""At a gateway's end, for the requests that it has taken."""
+
+DRAIN_LOOK_S = 0.02
+
 
 class Service:
     """`encoder`, `reranker`, `compressor`, `segments`, `table`, `cold` and `reader` open the models and the stores,
@@ -119,7 +132,7 @@ class Service:
     `queues` is the way to encoders in deployments of their own; without it the encoders run in this process. `job` says
     how a job on this machine reaches the service; without it none is started. `control` bounds migrations. With
     `only` the service writes the shards of these numbers, of a store whose others are written elsewhere; then it takes
-    no backups and drives no migrations.
+    no backups and drives no migrations. `upstream` is a gateway's way to them, started and stopped with it.
     """
 
     def __init__(
@@ -138,8 +151,15 @@ class Service:
         job: JobPlace | None = None,
         control: ControlBounds | None = None,
         only: Collection[int] | None = None,
+        upstream: Upstream | None = None,
     ) -> None:
+        if (settings.role == "gateway") != (upstream is not None):
+            raise InvalidRequest('role = "gateway" is for clusters: it needs a way to the writers, others have none')
         self._settings = settings
+        self._upstream = upstream
+        self._sent_hits: SentHits | None = None
+        """Of a gateway."""
+        self._answering = 0
         self._job = job
         self._control = control
         self._only = only
@@ -158,14 +178,22 @@ class Service:
         self._upkeep: GoldenUpkeep | None = None
         """Of golden queries; None in a replica."""
         self._expander: Expander | None = None
+        self._noted: Mapping[int, Noted] = {}
         self.gates: Gates | None = None
         """Of migrations; there once the service has started."""
         self.backfills: Backfills | None = None
         """None before the start, and in a replica."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == NOTE_HITS:
+            await note_sent_hits(self._noted, receive, send)
+            return
         if self._api is not None:
-            await self._api(scope, receive, send)
+            self._answering += 1
+            try:
+                await self._api(scope, receive, send)
+            finally:
+                self._answering -= 1
             return
         alive = scope["path"] == "/healthz"
         starting = http.problem_response(problem("not_ready", "the service is starting"), 1.0)
@@ -182,7 +210,26 @@ class Service:
 
     async def start(self) -> None:
         """Raises MemstrataError where the store cannot be opened or the encoder not loaded; nothing runs then."""
-        await asyncio.to_thread(self._start)
+        if self._upstream is None:
+            await asyncio.to_thread(self._start)
+        else:
+            await self._start_gateway(self._upstream)
+
+    async def _start_gateway(self, upstream: Upstream) -> None:
+        """As soon as the writers have made the tables of every shard."""
+        await upstream.start()
+        ends = time.monotonic() + TABLES_WAIT_S
+        while True:
+            try:
+                await asyncio.to_thread(self._start)
+                break
+            except StoreUnavailable:
+                if time.monotonic() > ends:
+                    await upstream.stop()
+                    raise
+                await asyncio.sleep(TABLES_LOOK_S)
+        self._sent_hits = SentHits(self._noted, upstream, self._settings.forward.hits_s)
+        self._sent_hits.start()
 
     def _start(self) -> None:
         with ExitStack() as opened:
@@ -229,10 +276,10 @@ class Service:
         rerankers = Rerankers(rerank, encoders.version, metrics, settings.memory.rest_s, self._open_reranker)
         opened.callback(rerankers.close)
         resumed(rerankers, compressors, migrations)
-        noted = {number: Noted() for number in range(identity.shards)}
+        noted = self._noted = {number: Noted() for number in range(identity.shards)}
         rescan = Rescan(policies, settings.store_folder, identity.shards)
         golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
-        if settings.role == "replica":
+        if settings.role != "writer":
             operator = self._start_following(identity, encoders, metrics, opened)
         else:
             golden_files.clear_leftovers()
@@ -268,7 +315,14 @@ class Service:
             layouts,
         )
         golden = GoldenSets(
-            self._writers, golden_files, self._upkeep, policies, self._pools.stores, self._clock, self._searches
+            self._writers,
+            golden_files,
+            self._upkeep,
+            policies,
+            self._pools.stores,
+            self._clock,
+            self._searches,
+            self._caught_up,
         )
         operator.watch(keys, policies, layouts, golden_files, migration_file, models=compressors.models)
         self.serving, self.rerankers, self.compressors = serving, rerankers, compressors
@@ -291,9 +345,8 @@ class Service:
         opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
         admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
-        read_only = settings.role == "replica"
         switches: Mapping[Kind, Switch] = {}
-        if read_only:
+        if settings.role != "writer":
             self._follow_migrations(migration_file, encoders, in_force, operator, opened)
         elif self._only is None:
             switches = self._switches(migration_file, encoders)
@@ -315,8 +368,25 @@ class Service:
             metrics,
             settings.limits,
             pace,
-            read_only=read_only,
+            read_only=settings.role == "replica",
+            forwarding=self._open_forwarding(identity.shards, operator, metrics),
         )
+
+    def _open_forwarding(self, shards: int, operator: Operator, metrics: Metrics) -> Forwarding | None:
+        """In a gateway."""
+        if self._upstream is None:
+            return None
+        writers = self._writers
+        applied = lambda shard: writers[shard].shard.applied_seq  # noqa: E731
+        forwarding = Forwarding(self._upstream, shards, applied, self._settings.forward, metrics)
+        metrics.watch(Gauges(self._upstream.figures))
+        operator.watch_upstream(forwarding.troubles)
+        return forwarding
+
+    def _caught_up(self, shard: int) -> None:
+        """Where another process writes the shard, wait until it shows all that is durable. Raises StoreUnavailable."""
+        if self._followers:
+            self._followers[shard].catch_up()
 
     def _start_writing(
         self,
@@ -455,7 +525,9 @@ class Service:
         self, identity: StoreIdentity, encoders: Encoders, metrics: Metrics, opened: ExitStack
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
-        self._writers, self._followers = open_followed(self._settings, identity, self._open_reader, metrics, opened)
+        self._writers, self._followers = open_followed(
+            self._settings, identity, self._open_reader, metrics, opened, self._searches.committed
+        )
         return FollowingOperator(
             self._writers, self._followers, self._pools.stores, encoders.query(encoders.base.primary, WARM_UP)
         )
@@ -532,6 +604,18 @@ class Service:
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""
         self._api = None
+        if self._upstream is not None:
+            await self._leave(self._upstream)
         if self._expander is not None:
             await self._expander.close()
         await asyncio.to_thread(self._closing.close)
+
+    async def _leave(self, upstream: Upstream) -> None:
+        """A gateway finishes what it has taken, and sends its hits."""
+        ends = time.monotonic() + DRAIN_S
+        while self._answering and time.monotonic() < ends:  # noqa: ASYNC110 - a last while, once
+            await asyncio.sleep(DRAIN_LOOK_S)
+        sent_hits, self._sent_hits = self._sent_hits, None
+        if sent_hits is not None:
+            await sent_hits.stop()
+        await upstream.stop()

@@ -113,7 +113,7 @@ def identity_of(settings: Settings, versions: Sequence[EmbeddingVersion]) -> Sto
     found = read_identity(settings.store_folder)
     if found is not None:
         return _fitting(path, found, wanted, versions)
-    if settings.role == "replica" and wanted is None:
+    if settings.role != "writer" and wanted is None:
         raise InvalidRequest(f"{path} is not there: name the store's number of shards (store.shards)")
     made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, versions[0], tuple(versions[1:]))
     if settings.role == "writer":
@@ -231,9 +231,17 @@ def _hold_beside(table: RecordTable, identity: StoreIdentity) -> None:
 
 
 def open_followed(
-    settings: Settings, identity: StoreIdentity, open_reader: OpenReader, meter: Meter, opened: ExitStack
+    settings: Settings,
+    identity: StoreIdentity,
+    open_reader: OpenReader,
+    meter: Meter,
+    opened: ExitStack,
+    taken: Callable[[Sequence[Record]], None] = lambda records: None,
 ) -> tuple[list[ShardWriter], list[Follower]]:
-    """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given."""
+    """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given.
+
+    `taken` is told of what has come.
+    """
     hot = HotIndexes(settings.hot)
     opened.callback(hot.close)
     connection, memory = settings.store.connection, settings.memory
@@ -248,7 +256,7 @@ def open_followed(
         cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
         guard = GuardBounds(rest_s=memory.rest_s)
         shard = Shard(number, log, table, identity.held, hot, *bounds, cold=cold, guard=guard)
-        followers.append(Follower(shard, log, table, settings.follow))
+        followers.append(Follower(shard, log, table, settings.follow, taken))
         opened.callback(followers[-1].close)
         followers[-1].start()
         writers.append(ShardWriter(shard, microseconds, lambda shard, records: None, meter=meter))

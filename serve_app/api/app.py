@@ -12,8 +12,8 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from serve_app.api.admin import AdminRoutes
 from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.backfill import BackfillRoutes
 from serve_app.api.door import Door
+from serve_app.api.forwarding import Forwarding, asked_of
 from serve_app.api.golden import GoldenRoutes
 from serve_app.api.http import HTML, Request, Response
 from serve_app.api.limits import LimitOptions, Limits
@@ -206,13 +207,15 @@ class Api:
         limits: LimitOptions,
         pace: Pace,
         read_only: bool = False,
+        forwarding: Forwarding | None = None,
     ) -> None:
-        """`pace` is told of each request that somebody waits for."""
+        """`pace` is told of each request that somebody waits for. `forwarding`: where another process writes."""
         self._pace = pace
         self._keys = keys
         self._limits = Limits(limits)
         self._operator = operator
         self._read_only = read_only
+        self._forwarding = forwarding
         self._metrics = metrics
         self._id_prefix = os.urandom(ID_PREFIX_BYTES).hex().encode()
         self._request_numbers = itertools.count()
@@ -277,9 +280,9 @@ class Api:
                 raise ReadOnlyReplica("this service follows another one's store; write to that service")
             with self._limits.bodies.place(who.tenant), self._door.reading:
                 body = await http.read_body(headers, receive)
-            with self._limits.requests.place(who.tenant), self._door.working:
+            with self._places(route, who.tenant):
                 request = Request(method, path, http.parameters(scope, route.query), headers, body, started)
-                response = await self._handled(route, who, request)
+                response = await self._handled(route, who, request, scope)
                 if response.pieces is not None:
                     response = await _begun(response, self._limits.exports.place(who.tenant))
                 return template, response
@@ -289,7 +292,20 @@ class Api:
             _log.exception("request %s failed: %s", request_id.decode(), template)
             return template, self._problem(HttpError("internal_error", f"request {request_id.decode()}; see the log"))
 
-    async def _handled(self, route: Route, who: Principal, request: Request) -> Response:
+    @contextmanager
+    def _places(self, route: Route, tenant: str) -> Iterator[None]:
+        """What waits for other processes takes no place from what is answered here: reads go on while writers do not.
+
+        Raises Overloaded, RateLimited.
+        """
+        passed_on = self._forwarding is not None and self._forwarding.passes_on(route)
+        shares = self._limits.passed_on if passed_on else self._limits.requests
+        with shares.place(tenant), self._door.passed_on if passed_on else self._door.working:
+            yield
+
+    async def _handled(self, route: Route, who: Principal, request: Request, scope: Scope) -> Response:
+        if self._forwarding is not None:
+            return await self._forwarding.answer(route, who, request, asked_of(scope, request))
         if not route.awaited:
             return await route.handler(who, request)
         self._pace.begin()

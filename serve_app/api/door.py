@@ -23,6 +23,8 @@ IN_FLIGHT_MAX = 512
 READING_MAX = 1024
 """Requests whose bodies are read at once, apart from those above: who sends slowly keeps nobody from working."""
 
+PASSED_ON_MAX = 1_024
+"""Requests that a gateway has passed on and that wait for writers, apart from those that it works on itself."""
 
 TURN_MIN = 64
 """Requests that any turn begins, however long they take: a processor that was busy elsewhere is no crowd."""
@@ -52,7 +54,7 @@ class Places:
 
 
 class Door:
-    """`reading` and `working` are places; `late` and `crowded` say whether the loop has time for one more."""
+    """`reading`, `working`, `passed_on` are places; `late` and `crowded` say whether the loop has time for one more."""
 
     def __init__(self, turn_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._turn_s = turn_s
@@ -63,6 +65,7 @@ class Door:
         self._ready = 0
         self._each_s = 0.0
         self.reading = Places(READING_MAX, "too many requests are still being sent")
+        self.passed_on = Places(PASSED_ON_MAX, "too many requests wait for writers")
         self.working = Places(IN_FLIGHT_MAX, "too many requests are in flight")
 
     def crowded(self) -> bool:

@@ -116,6 +116,7 @@ class Limits:
         self._clock = clock
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self.requests = Shares(options.tenant_requests, "requests")
+        self.passed_on = Shares(options.tenant_requests, "requests that wait for writers")
         self.bodies = Shares(options.tenant_bodies, "requests that are still being sent")
         self.exports = Shares(options.tenant_exports, "exports")
 

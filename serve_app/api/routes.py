@@ -219,7 +219,7 @@ class Routes:
         session = identifier(request.path[0], "session_id")
         made = await self._memory.refresh_summary(owner, session)
         summary = made or await self._memory.summary(owner, session)
-        return json_response(showing.shown_summary(summary))
+        return json_response(showing.shown_summary(summary) | {"receipt": str(self._memory.receipt(owner))})
 
     async def compress(self, who: Principal, request: Request) -> Response:
         """Stateless: a summary of the turns in the body."""
@@ -236,9 +236,9 @@ class Routes:
         return Response(200, b"", NDJSON, pieces=exported(self._memory, self._golden, _owner(who, request.path[0])))
 
     async def erase_user(self, who: Principal, request: Request) -> Response:
-        erasure = await self._memory.erase(_owner(who, request.path[0]))
+        erasure, receipt = await self._memory.erase(_owner(who, request.path[0]))
         self._operator.nudge()
-        return json_response({"erasure_id": erasure.id}, 202)
+        return json_response({"erasure_id": erasure.id, "receipt": str(receipt)}, 202)
 
     async def get_erasure(self, who: Principal, request: Request) -> Response:
         erasure, shard = self._memory.erasure(who.tenant, who.user, request.path[0])

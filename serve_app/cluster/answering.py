@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from serve_app.asgi import Answered, Asked, Message, Receive, Scope, Send
+from serve_app.asgi import NOTE_HITS, Answered, Asked, Message, Receive, Scope, Send
 from serve_app.errors import Overloaded
 
 __all__ = ["ANSWER_BYTES_MAX", "answered", "not_done_here"]
@@ -75,7 +75,7 @@ def not_done_here(answer: Answered) -> str | None:
 
 def _scope(asked: Asked) -> Scope:
     return {
-        "type": "http",
+        "type": NOTE_HITS if asked.method == NOTE_HITS else "http",
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "scheme": "http",

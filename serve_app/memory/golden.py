@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from serve_app.core import Owner
-from serve_app.errors import NotFound
+from serve_app.errors import NotFound, StorageTrouble
 from serve_app.memory.logged import SearchLog
 from serve_app.placement import shard_of
 from serve_app.policies import Policies, PrivacyPolicy
@@ -33,7 +33,10 @@ class GoldenPage(NamedTuple):
 
 
 class GoldenSets:
-    """`upkeep`: what knows whose turns have gone; None where somebody else writes the store: then all are looked up."""
+    """`upkeep`: what knows whose turns have gone; None where somebody else writes the store: then all are looked up.
+
+    `caught_up` waits until a shard shows all that is durable; it raises StorageTrouble where that is not soon.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,9 @@ class GoldenSets:
         pool: Executor,
         clock: Callable[[], int],
         searches: SearchLog,
+        caught_up: Callable[[int], None] = lambda shard: None,
     ) -> None:
+        self._caught_up = caught_up
         self._writers = writers
         self._files = files
         self._upkeep = upkeep
@@ -96,10 +101,20 @@ class GoldenSets:
         new = Golden("", owner.user, redacted(query, level), turns, self._clock(), as_of, clean)
         new = replace(new, drawn=self._drawn(owner, drawn_from))
         stored, fresh = self._files.add(owner.tenant, new, level)
+        self._see_what_went(owner, stored, fresh)
         if self._living(owner.tenant, stored, sure=True) is None:  # deleted while this was written
             self._files.change(owner.tenant, without([stored.id]))
             raise NotFound("gold: these turns have been deleted")
         return stored, fresh
+
+    def _see_what_went(self, owner: Owner, stored: Golden, fresh: bool) -> None:
+        """Whoever deletes from here on finds the query in its file; of those before the shard has to be told yet."""
+        try:
+            self._caught_up(self._shard(owner).number)
+        except StorageTrouble:
+            if fresh:
+                self._files.change(owner.tenant, without([stored.id]))
+            raise
 
     def _drawn(self, owner: Owner, seqs: Set[int]) -> tuple[GoldTurn, ...]:
         """Raises NotFound where one has gone, or a field of one: the words that it gave go, too."""

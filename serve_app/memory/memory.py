@@ -200,11 +200,9 @@ class Memory:
     async def delete_session(self, owner: Owner, session: str) -> tuple[int, Receipt]:
         return await self._write(self._writer(owner), DeleteSession(owner.key, session))
 
-    async def erase(self, owner: Owner) -> Erasure:
+    async def erase(self, owner: Owner) -> tuple[Erasure, Receipt]:
         """The user is gone for every reader when this returns; the files follow, see `erasure`."""
-        erased, _ = await self._write(self._writer(owner), EraseUser(owner.key, owner.tenant))
-        erasure: Erasure = erased
-        return erasure
+        return await self._write(self._writer(owner), EraseUser(owner.key, owner.tenant))
 
     def erasure(self, tenant: str, user: str | None, erasure_id: str) -> tuple[Erasure, int]:
         """An erasure of this tenant, and its shard. With `user` only one of that user is found. Raises NotFound."""
@@ -239,6 +237,11 @@ class Memory:
 
     async def refresh_summary(self, owner: Owner, session: str) -> Summary | None:
         return await self._reads.summary(self._refresher.refresh, self._writer(owner).shard, owner.key, session)
+
+    def receipt(self, owner: Owner) -> Receipt:
+        """Of the newest write that is shown of the owner's shard."""
+        shard = self._writer(owner).shard
+        return Receipt(shard.number, shard.applied_seq)
 
     # ---- plain reads
 

@@ -61,6 +61,7 @@ class Operator(ABC):
         self._models: Callable[[], Sequence[Summariser]] = tuple
         self._breakers: Callable[[], Sequence[Breaker]] = tuple
         self._migrations: Callable[[], Sequence[Trouble]] = tuple
+        self._upstream: Callable[[], Sequence[tuple[str, int | None]]] = tuple
 
     def watch(self, *files: File, models: Callable[[], Sequence[Summariser]] = tuple) -> None:
         """Tell of these files and models, too."""
@@ -73,6 +74,10 @@ class Operator(ABC):
     def watch_migrations(self, troubles: Callable[[], Sequence[Trouble]]) -> None:
         """Tell of these, too."""
         self._migrations = troubles
+
+    def watch_upstream(self, troubles: Callable[[], Sequence[tuple[str, int | None]]]) -> None:
+        """Tell what hinders the way to the writers, and of which shards."""
+        self._upstream = troubles
 
     @abstractmethod
     def nudge(self) -> None:
@@ -103,6 +108,7 @@ class Operator(ABC):
             for breaker in self._breakers()
             if breaker.state != "closed"
         ]
+        found += [Trouble("upstream", text, shard) for text, shard in self._upstream()]
         return [*found, *self._migrations()]
 
     @abstractmethod

@@ -73,6 +73,13 @@ class Metrics:
             "memstrata_http_refused", "Requests turned away at the door.", ["reason"], registry=self._registry
         )
 
+        self._forwarded = Counter(
+            "memstrata_forwarded_answers",
+            "Requests that a gateway passed on, by what became of them: a status class, or the code of a failure.",
+            ["route", "outcome"],
+            registry=self._registry,
+        )
+
         self._commit_seconds = Histogram(
             "memstrata_commit_duration_seconds",
             "Time of one group commit until it was durable.",
@@ -140,6 +147,9 @@ class Metrics:
 
     def refused(self, reason: str) -> None:
         self._refused.labels(reason).inc()
+
+    def forwarded(self, route: str, outcome: str) -> None:
+        self._forwarded.labels(route, outcome).inc()
 
     def tier_read(self, tier: str, hit: bool) -> None:
         self._of_tiers[tier, hit].inc()

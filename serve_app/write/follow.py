@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -33,6 +33,9 @@ JUDGE_AGAIN_S = 5.0
 RETRY_S = 1.0
 """Pause after a store did not answer."""
 
+CATCH_UP_S = 5.0
+"""For who has to see all that was durable a moment ago."""
+
 TAIL_RECORDS_MAX = 250_000
 """Records not folded yet that a follower holds; more than a writer lets come together, so that only a table that
 cannot be read here comes to it. Beyond it the follower waits and falls behind."""
@@ -52,8 +55,17 @@ class FollowOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Follower:
     """Owns the shard's thread. `shard.log` and `shard.table` are the `log` and `table` given here."""
 
-    def __init__(self, shard: Shard, log: FollowedLog, table: FollowedTable, options: FollowOptions) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        log: FollowedLog,
+        table: FollowedTable,
+        options: FollowOptions,
+        taken: Callable[[Sequence[Record]], None] = lambda records: None,
+    ) -> None:
+        """`taken` is told of records once they are shown."""
         self.shard = shard
+        self._taken = taken
         self.trouble: str | None = None
         """Why the last round failed."""
         self.table_trouble: str | None = None
@@ -79,6 +91,13 @@ class Follower:
     @property
     def behind_s(self) -> float | None:
         return self._store_log.behind_s
+
+    def catch_up(self) -> None:
+        """Wait until everything is shown that was durable when this was called. Raises StoreUnavailable."""
+        asked_at = time.monotonic()
+        while (reached_at := self._store_log.reached_at) is None or reached_at < asked_at:
+            if time.monotonic() > asked_at + CATCH_UP_S or self._closing.wait(self._options.poll_s / 4):
+                raise StoreUnavailable(f"shard {self.shard.number} cannot be followed: {self.trouble or 'it is late'}")
 
     def close(self) -> None:
         self._closing.set()
@@ -130,7 +149,7 @@ class Follower:
 
     def _read_on(self) -> bool:
         progress = self._store_log.read_on()
-        self.shard.take(_records(progress.entries))
+        self._take(_records(progress.entries))
         if progress.where in ("stuck", "displaced"):
             self._judge(restart=progress.where == "displaced")
         return progress.where == "more"
@@ -171,11 +190,17 @@ class Follower:
                 break
         if restart or folded_seq > self.shard.applied_seq:
             self.shard.restart(records, folded_seq)
+            self._taken(records)
             return
         applied_seq = self.shard.applied_seq
-        self.shard.take([record for record in records if record.seq > applied_seq])
+        self._take([record for record in records if record.seq > applied_seq])
         if folded_seq > self.shard.folded_seq:
             self.shard.folded(folded_seq)
+
+    def _take(self, records: Sequence[Record]) -> None:
+        if records:
+            self.shard.take(records)
+            self._taken(records)
 
 
 def _records(entries: Iterable[Entry]) -> Sequence[Record]:

@@ -45,6 +45,17 @@ class Noted:
             held.update(dict.fromkeys(seqs, now))
             self._size += len(held) - before
 
+    def note_again(self, hits: Mapping[str, Mapping[int, int]]) -> None:
+        """Hits of owners with their times: noted elsewhere, or taken from here and not written."""
+        for owner, found_at in hits.items():
+            with self._lock:
+                if self._size > NOTED_MAX:
+                    return
+                held = self._of.setdefault(owner, {})
+                before = len(held)
+                held.update((seq, max(at, held.get(seq, at))) for seq, at in found_at.items())
+                self._size += len(held) - before
+
     def of(self, owner: str) -> dict[int, int]:
         with self._lock:
             return dict(self._of.get(owner, ()))
