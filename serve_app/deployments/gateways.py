@@ -1,4 +1,4 @@
-"""What a gateway of the cluster profile is made of: a service that follows the store and answers what is read."""
+"""What a gateway of the cluster profile is made of: a service that follows the store, and its ways to the writers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from serve_app.asgi import Answered, AsgiService, Receive, Scope, Send
 from serve_app.deployments.place import Place, own_name
+from serve_app.deployments.ways import ServeControl, ServeWriters
 
 __all__ = ["compose_gateway"]
 
@@ -15,17 +16,21 @@ STORE_S = 60.0
 
 def compose_gateway(place: Place, **parts: Any) -> AsgiService:
     """To be called on the loop that the service will run on. Raises InvalidRequest."""
-    from serve_app.service import Service  # in the replica, not where the application is built
+    from serve_app.cluster.lease_file import LeaseFile  # in the replica, not where the application is built
+    from serve_app.cluster.upstream import Upstream
+    from serve_app.service import Service
 
-    settings = place.settings("replica", own_name("gateway"))
-    return _Waiting(Service(settings, **parts), settings)
+    settings = place.settings("gateway", own_name("gateway"))
+    writers = ServeWriters()
+    upstream = Upstream(ServeControl(), writers, LeaseFile(settings.store_folder))
+    return _Waiting(Service(settings, upstream=upstream, **parts), settings, writers)
 
 
 class _Waiting:
     """A service of a store that Control may still be making."""
 
-    def __init__(self, service: AsgiService, settings: Any) -> None:
-        self._service, self._settings = service, settings
+    def __init__(self, service: AsgiService, settings: Any, writers: ServeWriters) -> None:
+        self._service, self._settings, self._writers = service, settings, writers
 
     async def start(self) -> None:
         from serve_app.cluster.founding import store_there
@@ -41,3 +46,4 @@ class _Waiting:
 
     async def stop(self) -> None:
         await self._service.stop()
+        self._writers.close()

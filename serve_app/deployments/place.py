@@ -51,7 +51,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         from serve_app.config import load_settings  # in the replica, not where the application is built
 
         folder = Path(self.data or tempfile.gettempdir()) / name
-        follow = Path(self.store) if role == "replica" and self.store else None
+        follow = Path(self.store) if role == "gateway" and self.store else None
         settings = load_settings(folder, Path(self.config) if self.config else None, role, follow)
         if settings.store.files_uri or not self.store:
             return settings
