@@ -21,6 +21,10 @@ PROXY_CHECK_S = "1"
 """Between two looks at a proxy, of which the third that fails replaces it. Serve's own 10 s leave a HAProxy that was
 killed away for half a minute."""
 
+CALL_BYTES_MAX = 32 << 20
+"""Of what a replica is asked by another: a request's body, which a gateway passes on whole. Serve's own 4 MiB refuse
+bodies that the service accepts."""
+
 HAPROXY_THREADS = 1
 HAPROXY_STOP_S = 3
 """How long a replaced HAProxy process may finish its requests."""
@@ -56,6 +60,7 @@ def cluster_environment() -> dict[str, str]:
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
+        "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(CALL_BYTES_MAX),
         "RAY_SERVE_HAPROXY_BALANCE_ALGORITHM": BALANCE,
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",  # one log line a request, for figures that the service has itself
         "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": str(CLUSTER_STOP_S),
@@ -94,6 +99,7 @@ def _throughput(ports: PortBlock) -> dict[str, str]:
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_LOG_TO_STDERR": "1",  # a replica's output goes to its standard streams, which the gateway redirects
         "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
+        "RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(CALL_BYTES_MAX),
         "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT": str(first),
         "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT": str(end),
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(ports.fallback_proxy),

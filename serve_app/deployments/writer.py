@@ -20,7 +20,7 @@ class WriterReplica:
 
     async def ask(self, shard: int, asked: Asked, within_s: float) -> Answered:
         """Raises ShardElsewhere, StoreUnavailable."""
-        await asyncio.shield(self._starting)
+        await asyncio.wait({self._starting})  # one that could not start holds nothing, and says so
         return await self._host.ask(shard, asked, within_s)
 
     async def watch(self, hold_s: float) -> None:

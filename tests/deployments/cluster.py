@@ -24,7 +24,7 @@ from tests.deployments.served import ROOT, free_port, wait_until
 
 SERVE_YAML = ROOT / "deploy" / "serve.yaml"
 MARK = "MEMSTRATA_CLUSTER_MARK"
-START_S = 180.0
+START_S = 600.0
 BUCKET = "memory"
 NODES = {name: {name: 100} for name in ("head", "gateways", "writers")}
 SETTINGS = """\

@@ -78,6 +78,22 @@ class SteadyLoad:
                     return sorted(lost)
                 await asyncio.sleep(1.0)
 
+    async def read_hot(self, readers: int, seconds: float) -> tuple[int, int]:
+        """Ask for what the users were told, as fast as it is answered: how many were answered, and how many not."""
+        counts, ends = Counter[bool](), time.monotonic() + seconds
+
+        async def read(user: str) -> None:
+            body = {"user_id": user, "query": "what was said", "mode": "lexical", "k": 5}
+            async with self._client(user) as client:
+                while time.monotonic() < ends:
+                    try:
+                        counts[(await client.post("/v1/search", json=body)).status_code == 200] += 1
+                    except httpx.TransportError:
+                        counts[False] += 1
+
+        await asyncio.gather(*(read(self._users[number % len(self._users)]) for number in range(readers)))
+        return counts[True], counts[False]
+
     async def _held(self, client: httpx.AsyncClient) -> set[tuple[str, str]]:
         return {(user, turn["id"]) for user in self._users for turn in await self._all_turns(client, user)}
 

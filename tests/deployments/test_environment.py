@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from serve_app.api.schemas import BODY_BYTES_MAX
 from serve_app.deployments.environment import cluster_environment, ray_environment
 from serve_app.deployments.port_block import reserve_block
 
+MARGIN = 1 << 20
 ROOT = Path("/private/mst-abc")
 
 
@@ -46,6 +48,7 @@ def test_a_cluster_has_the_fast_path_and_what_several_nodes_need(ports):
         assert ours[name] == private[name]
     assert ours["RAY_SERVE_HAPROXY_BALANCE_ALGORITHM"] == "hdr(x-memstrata-route)"
     assert float(ours["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"]) > 0
+    assert int(ours["RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH"]) > BODY_BYTES_MAX + MARGIN
     assert not [value for value in ours.values() if value.startswith("/")]
 
 
