@@ -1,7 +1,8 @@
 """One shard in the hands of this process: opened, asked, closed again. Owns the service of that shard.
 
 It promises that what was asked before the end is answered before the service stops (within a bound), and that nothing
-is asked of the service after that.
+is asked of the service after that. A service that hangs while it opens or closes is left behind after a bound, so that
+the shard can go elsewhere: the log's fences see to the rest.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class HeldBounds(msgspec.Struct, frozen=True):
     """Between two looks at whether it has been fenced, beside those after each answer that says so."""
     drain_s: float = 10.0
     """For what was asked before the end."""
+    stop_s: float = 15.0
+    """For the service to close, or to come to an end of its opening that nobody waits for any more."""
 
 
 class HeldShard:
@@ -84,7 +87,7 @@ class HeldShard:
         finally:
             self._service = None
             await self._drained()
-            await service.stop()
+            await self._stopped(service)
 
     async def ask(self, asked: Asked, within_s: float) -> Answered:
         """Raises ShardElsewhere where nothing was done, StoreUnavailable where nobody knows, Overloaded."""
@@ -114,7 +117,8 @@ class HeldShard:
             async with self._places:
                 service = self._compose()
                 try:
-                    await service.start()
+                    if not await self._started(service):
+                        return None
                     self.trouble = None
                     return service
                 except (MemstrataError, OSError) as error:
@@ -123,6 +127,29 @@ class HeldShard:
             await self._released_within(pause_s)
             pause_s = min(2 * pause_s, self._bounds.pause_s_max)
         return None
+
+    async def _started(self, service: ShardService) -> bool:
+        """False where it was not wanted any more and did not come to an end either. Raises MemstrataError, OSError."""
+        starting = asyncio.ensure_future(service.start())
+        released = asyncio.ensure_future(self._released.wait())
+        await asyncio.wait({starting, released}, return_when=asyncio.FIRST_COMPLETED)
+        released.cancel()
+        if not starting.done():
+            await asyncio.wait({starting}, timeout=self._bounds.stop_s)
+        if starting.done():
+            starting.result()
+            return True
+        _log.error("shard %d is left behind: its opening takes too long", self.number)
+        starting.add_done_callback(lambda _: asyncio.ensure_future(service.stop()))
+        return False
+
+    async def _stopped(self, service: ShardService) -> None:
+        stopping = asyncio.ensure_future(service.stop())
+        await asyncio.wait({stopping}, timeout=self._bounds.stop_s)
+        if stopping.done():
+            stopping.result()
+        else:
+            _log.error("shard %d is left behind: its closing takes too long", self.number)
 
     async def _until_the_end(self, service: ShardService) -> None:
         while not self._released.is_set():

@@ -7,6 +7,7 @@ bounded, in requests and in bytes.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,10 @@ from serve_app.errors import Overloaded, ShardElsewhere, StorageTrouble, StoreUn
 __all__ = ["Upstream", "UpstreamBounds"]
 
 
+LOOK_S = 60.0
+"""Between two looks at leases that do not change; a change ends the wait at once."""
+
+
 class UpstreamBounds(msgspec.Struct, frozen=True):
     parked: int = 1_024
     """Requests that wait for their shard to be somewhere."""
@@ -31,6 +36,12 @@ class UpstreamBounds(msgspec.Struct, frozen=True):
     pause_s: float = 0.05
     """Before a writer is asked again, unless there are new leases before; doubled each time, up to `pause_s_max`."""
     pause_s_max: float = 0.5
+    moved_s: float = 1.0
+    """For the answer of a writer that has lost the shard meanwhile; then what may be repeated is, elsewhere."""
+
+
+def _writer(leases: Leases, shard: int) -> str:
+    return leases.writers[shard] if shard < len(leases.writers) else NOBODY
 
 
 class Upstream:
@@ -86,7 +97,7 @@ class Upstream:
         while True:
             seen = self._watch.newest
             try:
-                return await self._asked_once(seen, shard, asked, until)
+                return await self._asked_once(seen, shard, asked, until, repeatable)
             except ShardElsewhere as error:
                 refusal: StorageTrouble = unknown or error
             except StoreUnavailable as error:
@@ -102,12 +113,31 @@ class Upstream:
             pause_s = min(2 * pause_s, self._bounds.pause_s_max)
             self._again += 1
 
-    async def _asked_once(self, leases: Leases, shard: int, asked: Asked, until: float) -> Answered:
-        writer = leases.writers[shard] if shard < len(leases.writers) else NOBODY
+    async def _asked_once(self, leases: Leases, shard: int, asked: Asked, until: float, repeatable: bool) -> Answered:
+        writer = _writer(leases, shard)
         left_s = until - self._clock()
         if writer == NOBODY or left_s <= 0:
             raise ShardElsewhere(f"shard {shard} has no writer at the moment")
-        return await self._writers.ask(writer, shard, asked, left_s)
+        asking = asyncio.ensure_future(self._writers.ask(writer, shard, asked, left_s))
+        return await (self._unless_moved(asking, writer, shard) if repeatable else asking)
+
+    async def _unless_moved(self, asking: asyncio.Future[Answered], writer: str, shard: int) -> Answered:
+        """The answer; or StoreUnavailable where the writer has lost the shard and does not come to an end with it."""
+        moved = asyncio.ensure_future(self._moved(writer, shard))
+        try:
+            await asyncio.wait({asking, moved}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                await asyncio.wait({asking}, timeout=self._bounds.moved_s)
+            if not asking.done():
+                raise StoreUnavailable(f"{writer} has lost shard {shard} and does not answer")
+            return asking.result()
+        finally:
+            asking.cancel()
+            moved.cancel()
+
+    async def _moved(self, writer: str, shard: int) -> None:
+        while _writer(self._watch.newest, shard) == writer:
+            await self._watch.news(self._watch.newest.revision, LOOK_S)
 
     @contextmanager
     def _place(self, size: int) -> Iterator[None]:

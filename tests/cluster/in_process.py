@@ -1,7 +1,7 @@
-"""A cluster in one process: Control, hosts and a gateway's upstream on one event loop, and ways between them that fail.
+"""A cluster in one process: Control, hosts, a gateway's upstream on one event loop, and ways between them that fail.
 
-`Ways` cuts, delays and loses; the rest is the real thing. A host that is "dropped" hears and says nothing any more, but
-its threads live on: a process that only the network has lost, which is worse than one that is dead.
+`Ways` cuts, holds up and loses; the rest is the real thing. A host that is "dropped" hears and says nothing any more,
+but its threads live on: a process that only the network has lost, which is worse than one that is dead.
 """
 
 from __future__ import annotations
@@ -29,33 +29,58 @@ from tests.api.running import hash_settings, quoted
 
 T = TypeVar("T")
 
-QUICK = ControlBounds(silence_s=0.5, gather_s=0.2, look_s=0.05, poll_s=1.0, held_up_s=0.5)
-QUICK_HOST = HostBounds(beat_s=0.1, beat_limit_s=0.5, rest_s=0.2, leave_s=5.0)
+QUICK = ControlBounds(silence_s=1.5, gather_s=0.2, look_s=0.1, poll_s=1.0, held_up_s=0.5)
+QUICK_HOST = HostBounds(beat_s=0.1, beat_limit_s=1.0, rest_s=0.2, leave_s=5.0)
 QUICK_HELD = HeldBounds(pause_s=0.05, look_s=0.05, drain_s=2.0)
-SETTLED_S = 15.0
+SETTLED_S = 30.0
+"""Far more than it takes: the machine may be busy with other tests."""
+
 LOST_S = 0.3
 """What it takes until a call into nowhere is given up."""
 
 
 class Ways:
-    """The network: `cut` holds names that nobody reaches and that reach nobody."""
+    """The network: names in `cut` reach nobody and are not reached; what is meant for `paused` ones comes late."""
 
     def __init__(self) -> None:
         self.cut: set[str] = set()
-        self.lose: Callable[[str, Asked], bool] = lambda writer, asked: False
-        """Whether the answer to this, which is done, gets lost."""
-        self.delay_s = 0.0
+        self.lose: Callable[[], bool] = lambda: False
+        """Whether the answer to a request, which was done, gets lost."""
+        self._paused: dict[str, asyncio.Event] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+
+    def pause(self, name: str) -> None:
+        self._paused[name] = asyncio.Event()
+
+    def wake(self, name: str) -> None:
+        self._paused.pop(name).set()
 
     async def to(self, name: str, call: Callable[[], Awaitable[T]]) -> T:
-        if self.delay_s:
-            await asyncio.sleep(self.delay_s)
+        """Who calls gives up after a while; a call to one that is paused reaches it all the same, when it wakes."""
         if name in self.cut:
             await asyncio.sleep(LOST_S)
             raise StoreUnavailable(f"{name} does not answer")
+        if (paused := self._paused.get(name)) is not None:
+            late = asyncio.ensure_future(self._late_call(paused, call))
+            self._late.add(late)
+            await asyncio.wait({late}, timeout=LOST_S)
+            if not late.done():
+                raise StoreUnavailable(f"{name} did not answer in time")
+            return late.result()
         found = await call()
-        if name in self.cut:
+        if name in self.cut or name in self._paused:
             raise StoreUnavailable(f"{name} was lost")
         return found
+
+    async def _late_call(self, paused: asyncio.Event, call: Callable[[], Awaitable[T]]) -> T:
+        await paused.wait()
+        return await call()
+
+    async def end(self) -> None:
+        self.cut.clear()
+        for name in list(self._paused):
+            self.wake(name)
+        await asyncio.gather(*self._late, return_exceptions=True)
 
 
 class ControlWay:
@@ -98,7 +123,7 @@ class Cluster:
     async def __aexit__(self, *_: object) -> None:
         await self.upstream.stop()
         await self.stop_control()
-        self.ways.cut.clear()
+        await self.ways.end()
         await asyncio.gather(*(host.stop() for host in [*self.hosts.values(), *self.dropped]))
 
     @property
@@ -140,9 +165,11 @@ class Cluster:
         """Wait until every shard is open where it is leased, and nowhere else that can be reached; seconds it took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with asyncio.timeout(within_s):
-            while not self._is_settled():  # noqa: ASYNC110 - what is waited for is spread over all hosts
-                await asyncio.sleep(0.01)
+        while not self._is_settled():  # what is waited for is spread over all hosts
+            if loop.time() > began + within_s:
+                open_where = {name: (host.open, host.troubles()) for name, host in self.hosts.items()}
+                raise AssertionError(f"not settled: {self.upstream.leases}, {open_where}, {self.upstream.troubles()}")
+            await asyncio.sleep(0.01)
         return loop.time() - began
 
     def _is_settled(self) -> bool:
@@ -165,7 +192,7 @@ class Cluster:
             await asyncio.sleep(LOST_S)
             raise StoreUnavailable(f"{writer} does not answer")
         answer = await self.ways.to(writer, lambda: host.ask(shard, asked, within_s))
-        if self.ways.lose(writer, asked):
+        if self.ways.lose():
             raise StoreUnavailable("the answer was lost")
         return answer
 
@@ -178,17 +205,22 @@ class Cluster:
         names = (f"user{more}-{n}" for n in range(1000))
         return next(name for name in names if shard_of(Owner("default", name), self.shards) == shard)
 
-    async def call(self, user: str, method: str, path: str, body: Any = None, within_s: float = 10.0) -> Answered:
+    async def call(
+        self, user: str, method: str, path: str, body: Any = None, *, within_s: float = 30.0, again: bool = True
+    ) -> Answered:
+        """`again`: whether it may be done twice."""
         headers = ((b"authorization", f"Bearer {self.key}".encode()), (b"content-type", b"application/json"))
         text = b"" if body is None else msgspec.json.encode(body)
         path, _, query = path.partition("?")
         asked = Asked(method, path.encode(), query.encode(), headers, text)
         shard = shard_of(Owner("default", user), self.shards)
-        return await self.upstream.ask(shard, asked, within_s, repeatable=method == "GET" or b'"id"' in text)
+        return await self.upstream.ask(shard, asked, within_s, repeatable=again)
 
-    async def append(self, user: str, session: str, turn: str, **more: Any) -> Answered:
-        body = {"user_id": user, "turns": [{"role": "user", "content": turn, "id": turn}], **more}
-        return await self.call(user, "POST", f"/v1/sessions/{quoted(session)}/turns", body)
+    async def append(self, user: str, session: str, turn: str, *, named: bool = True) -> Answered:
+        """`named`: with an id, so that it may be sent twice and counts once."""
+        said = {"role": "user", "content": turn} | ({"id": turn} if named else {})
+        body = {"user_id": user, "turns": [said]}
+        return await self.call(user, "POST", f"/v1/sessions/{quoted(session)}/turns", body, again=named)
 
     async def turns(self, user: str, session: str) -> list[str]:
         answer = await self.call(user, "GET", f"/v1/sessions/{quoted(session)}/turns?user_id={user}&limit=1000")
