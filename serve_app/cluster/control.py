@@ -173,7 +173,8 @@ class Control:
     async def _look(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._bounds.look_s)
+                async with asyncio.timeout(self._bounds.look_s):
+                    await self._wake.wait()
             self._wake.clear()
             try:
                 await self._decide()

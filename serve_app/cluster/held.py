@@ -164,8 +164,10 @@ class HeldShard:
 
     async def _released_within(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._released.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._released.wait()
 
     async def _drained(self) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._quiet.wait(), self._bounds.drain_s)
+            async with asyncio.timeout(self._bounds.drain_s):
+                await self._quiet.wait()

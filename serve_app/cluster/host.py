@@ -66,7 +66,7 @@ class Host:
         self.name, self.incarnation = name, uuid.uuid4().hex
         self._settings = msgspec.structs.replace(settings, role="writer")
         self._control, self._bounds, self._held_bounds = control, bounds or HostBounds(), held
-        self._shared = Shared(**injected)
+        self._shared = Shared(self._settings, **injected)
         self._watch = LeaseWatch(control)
         self._watch.tell(self._beat_now)
         self._held: dict[int, HeldShard] = {}
@@ -98,7 +98,8 @@ class Host:
         self._beat_now()
         if self._beating is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._left.wait(), self._bounds.leave_s)
+                async with asyncio.timeout(self._bounds.leave_s):
+                    await self._left.wait()
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
         await self._watch.stop()
@@ -127,7 +128,8 @@ class Host:
             self._wake.clear()
             said = Beat(self.name, self.incarnation, tuple(sorted(self._held)), self._leaving)
             try:
-                leases = await asyncio.wait_for(self._control.beat(said), self._bounds.beat_limit_s)
+                async with asyncio.timeout(self._bounds.beat_limit_s):  # `wait_for` of 3.11 can lose a cancellation
+                    leases = await self._control.beat(said)
                 self._unheard = 0
                 self._watch.learn(leases)
                 self._follow(held_by(leases, self.name))
@@ -136,7 +138,8 @@ class Host:
                 self._unheard += 1
                 self._give_up_leaving()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._bounds.beat_s)
+                async with asyncio.timeout(self._bounds.beat_s):
+                    await self._wake.wait()
 
     def _follow(self, wanted: frozenset[int]) -> None:
         """Have these open and no others, as soon as can be."""

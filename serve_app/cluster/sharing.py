@@ -1,4 +1,4 @@
-"""What the services of one process share, because it is heavy: the queues of the encoders, and the models."""
+"""What the services of one process share, because it is heavy: encoders and their queues, compressors and processes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from serve_app.config import Settings
+from serve_app.memory.compressors import Opened, Opens, opening
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import EmbedServices, Queues
+from serve_app.models.summarise import CompressOptions
 from serve_app.ports import Embedder, EncodedQuery, Encodings
 
 __all__ = ["Shared"]
@@ -19,24 +22,31 @@ class Shared:
 
     def __init__(
         self,
+        settings: Settings,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         queues: Callable[[Sequence[Embedder]], Queues] | None = None,
+        compressor: Opens | None = None,
         **injected: Any,
     ) -> None:
         """As `Service` takes them."""
         self._open_encoder, self._open_queues, self._injected = encoder, queues or EmbedServices, injected
+        self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart)
         self._lock = threading.Lock()
         self._embedders: list[tuple[EncoderOptions, Embedder]] = []
         self._queues: Queues | None = None
+        self._compressors: list[tuple[CompressOptions, Opened]] = []
 
     def injected(self) -> dict[str, Any]:
         """What goes into each service."""
-        return {**self._injected, "encoder": self._encoder, "queues": self._queues_for}
+        return {**self._injected, "encoder": self._encoder, "queues": self._queues_for, "compressor": self._compressor}
 
     def close(self) -> None:
         """After the services: whoever waits still hears that nobody encodes any more."""
         with self._lock:
             queues, self._queues = self._queues, None
+            compressors, self._compressors = self._compressors, []
+        for _, opened in compressors:
+            opened.close()
         if queues is not None:
             queues.close()
 
@@ -49,11 +59,29 @@ class Shared:
             self._embedders.append((options, embedder))
             return embedder
 
+    def _compressor(self, options: CompressOptions) -> Opened:
+        with self._lock:
+            for known, opened in self._compressors:
+                if known == options:
+                    return _LentCompressor(*opened)
+            opened = self._open_compressor(options)
+            self._compressors.append((options, opened))
+            return _LentCompressor(*opened)
+
     def _queues_for(self, embedders: Sequence[Embedder]) -> Queues:
         with self._lock:
             if self._queues is None:
                 self._queues = self._open_queues(embedders)
             return _Lent(self._queues)
+
+
+class _LentCompressor(Opened):
+    """One that others use, too: who closes it closes nothing."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Its owner does."""
 
 
 class _Lent:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -125,7 +126,8 @@ class Upstream:
         """The answer; or StoreUnavailable where the writer has lost the shard and does not come to an end with it."""
         moved = asyncio.ensure_future(self._moved(writer, shard))
         try:
-            await asyncio.wait({asking, moved}, return_when=asyncio.FIRST_COMPLETED)
+            either: list[asyncio.Future[Any]] = [asking, moved]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
                 await asyncio.wait({asking}, timeout=self._bounds.moved_s)
             if not asking.done():

@@ -61,13 +61,15 @@ class LeaseWatch:
         if self.newest.revision > revision:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._news.wait()
 
     async def _follow(self) -> None:
         pause_s = PAUSE_S
         while True:
             try:
-                self.learn(await asyncio.wait_for(self._control.leases(self.newest.revision), POLL_S))
+                async with asyncio.timeout(POLL_S):
+                    self.learn(await self._control.leases(self.newest.revision))
                 self.trouble, pause_s = None, PAUSE_S
                 await asyncio.sleep(QUICK_S)
             except (MemstrataError, TimeoutError) as error:
