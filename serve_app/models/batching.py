@@ -24,7 +24,7 @@ from serve_app.models.query_cache import QueryCache, owned, query_key
 from serve_app.models.waiting import PassageCall, PassageQueue, Precedence, Query, QueryQueue, cost_of
 from serve_app.ports import Embedder, EncodedQuery, Encodings, Tokens
 
-__all__ = ["EmbedCounters", "EmbedLimits", "EmbedService"]
+__all__ = ["EmbedCounters", "EmbedLimits", "EmbedLoad", "EmbedService"]
 
 CLOSE_WAIT_S = 10.0
 """How long `close` waits for the batch that is being computed."""
@@ -66,6 +66,16 @@ class EmbedCounters(msgspec.Struct, frozen=True):
     passages_waiting: int = 0
 
 
+class EmbedLoad(msgspec.Struct, frozen=True):
+    """Tokens, by estimate: for who decides how many services of this kind there are."""
+
+    waiting: int
+    came: int
+    """Since the start; what the cache answered is not among them."""
+    a_second: float
+    """Computed while at work; 0 before anything was."""
+
+
 class EmbedService:
     """Asynchronous front of one `Embedder`. Every method but `close` returns at once; call them from any thread."""
 
@@ -93,6 +103,7 @@ class EmbedService:
         )
         self._cache = QueryCache(self._limits.query_vectors_max, self._limits.query_bytes_max)
         self._counters = EmbedCounters()
+        self._came = 0
         self._pace = Pace(self._limits.batch_tokens_max)
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="embedder", daemon=True)
@@ -109,6 +120,12 @@ class EmbedService:
             return msgspec.structs.replace(
                 self._counters, queries_waiting=len(self._queries), passages_waiting=passages
             )
+
+    @property
+    def load(self) -> EmbedLoad:
+        with self._changed:
+            waiting = self._queries.tokens + self._awaited.tokens + self._stored.tokens
+            return EmbedLoad(waiting, self._came, self._pace.tokens_s)
 
     def query(self, text: str, *, solo: bool = False, deadline: float | None = None) -> Future[EncodedQuery]:
         """The vectors of a query and of its tokens, from the cache where they are known.
@@ -127,7 +144,8 @@ class EmbedService:
                 future.set_exception(TimeoutError("the deadline passed before the query came"))
                 return future
             if known is None:
-                self._queries.join(key, text, cost_of(text, self._version.max_tokens), future, deadline)
+                cost = cost_of(text, self._version.max_tokens)
+                self._came += self._queries.join(key, text, cost, future, deadline)
                 self._changed.notify()
                 return future
             self._count(cache_hits=1)
@@ -158,6 +176,7 @@ class EmbedService:
         with self._changed:
             self._refuse_if_closed()
             queue.put(call)
+            self._came += sum(costs)
             self._changed.notify()
         return call.future
 

@@ -14,8 +14,13 @@ def usable_device(wanted: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def number_format(device: torch.device) -> torch.dtype:
-    """Half precision where the device computes in it; elsewhere it would be slower than float32."""
+FORMATS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def number_format(device: torch.device, wanted: str = "auto") -> torch.dtype:
+    """`wanted`, or half precision where the device computes in it; elsewhere it would be slower than float32."""
+    if wanted != "auto":
+        return FORMATS[wanted]
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
     capabilities = torch.cpu.get_capabilities()

@@ -22,6 +22,7 @@ from serve_app.core import EmbeddingVersion, TurnForm
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.chunking import pieces
 from serve_app.models.multilingual import MULTILINGUAL, MultilingualEmbedder
+from serve_app.models.placed import Placed, Placement
 from serve_app.models.projection import token_projection
 from serve_app.models.stub import DIMENSION as HASH_DIMENSION
 from serve_app.models.stub import HashEmbedder
@@ -52,6 +53,8 @@ CHARACTERS_PER_TOKEN_MAX = 64
 
 INSTALL = "pip install torch transformers"
 
+NumberFormat = Literal["auto", "float32", "bfloat16", "float16"]
+
 
 class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which encoder, and how. `None` takes what the encoder's own files state.
@@ -59,9 +62,10 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `model` is the packaged default, the packaged "use-multilingual-v3", a folder, a hub id, or "hash" (deterministic,
     no meaning: for tests; "hash-384" with so many dimensions).
     `turns` says how a turn is written out before the template: "contextual" (with speaker and day) or "plain".
-    All but `device` ("auto", "cpu", "cuda", "cuda:1") and `placement` are part of the version: a change is a
-    migration. `placement` says where the encoder runs: inside the service's process, or in a deployment of its own,
-    which only the Ray engine has.
+    All but `device` ("auto", "cpu", "cuda", "cuda:1"), `number_format`, `placement` and `deployment` are part of the
+    version: a change is a migration. `number_format` "auto" is half precision where the device computes in it.
+    `placement` says where the encoder runs: inside the service's process, or in a deployment of its own, which only the
+    Ray engine has; `deployment` how many replicas that has.
     """
 
     model: str = PACKAGED
@@ -72,7 +76,9 @@ class EncoderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: int | None = None
     turns: TurnForm = "contextual"
     device: str = "auto"
-    placement: Literal["inside", "deployment"] = "inside"
+    number_format: NumberFormat = "auto"
+    placement: Placement = "inside"
+    deployment: Placed = Placed()
 
     def __post_init__(self) -> None:
         """Raises ValueError for what the named encoder cannot do."""
@@ -188,7 +194,12 @@ def _open_forward(
     from serve_app.models.forward import Forward
 
     return Forward(
-        files.folder, pooling=pooling, normalise=options.normalise, device=options.device, projection=projection
+        files.folder,
+        pooling=pooling,
+        normalise=options.normalise,
+        device=options.device,
+        wanted_format=options.number_format,
+        projection=projection,
     )
 
 

@@ -53,12 +53,19 @@ class Forward:
     """One encoder on one device. Not thread-safe."""
 
     def __init__(
-        self, folder: Path, *, pooling: str, normalise: bool, device: str, projection: NDArray[np.float32] | None = None
+        self,
+        folder: Path,
+        *,
+        pooling: str,
+        normalise: bool,
+        device: str,
+        wanted_format: str = "auto",
+        projection: NDArray[np.float32] | None = None,
     ) -> None:
         """Raises EncoderUnavailable where the folder holds no encoder that can be loaded."""
         torch.set_num_threads(1)  # two threads beside a busy core are many times slower than one
         on = torch.device(usable_device(device))
-        self._encoder = _open_encoder(folder, cls=pooling == "cls", device=on)
+        self._encoder = _open_encoder(folder, pooling == "cls", number_format(on, wanted_format), on)
         self._normalise = normalise
         self._projection = None if projection is None else torch.from_numpy(projection).to(on)
         self._batch_tokens = CPU_BATCH_TOKENS if on.type == "cpu" else GPU_BATCH_TOKENS
@@ -116,8 +123,7 @@ class Forward:
         return vectors, None if compressed is None else compressed.cpu().numpy()
 
 
-def _open_encoder(folder: Path, *, cls: bool, device: torch.device) -> Encoder:
-    format_ = number_format(device)
+def _open_encoder(folder: Path, cls: bool, format_: torch.dtype, device: torch.device) -> Encoder:
     lean = open_bert(folder, cls=cls, number_format=format_, device=device)
     if lean is not None:
         return lean

@@ -19,6 +19,9 @@ another tenth of its throughput."""
 TELLING_TOKENS = 64
 """Smaller batches say little about the pace; the first of all also loads the weights."""
 
+SHORTEST_S = 1e-6
+"""Of a batch, whatever the clock says."""
+
 NEWEST_WEIGHS = 0.25
 """Of the newest batch in the average."""
 
@@ -27,13 +30,21 @@ class Pace:
     def __init__(self, tokens_max: int) -> None:
         self._tokens_max = tokens_max
         self._token_s = BATCH_S / TOKENS_MIN
+        self._seen_s: float | None = None
 
     @property
     def batch_tokens(self) -> int:
         return min(round(BATCH_S / self._token_s), self._tokens_max)
 
+    @property
+    def tokens_s(self) -> float:
+        """Tokens a second, as the newest batches were computed; 0 before the first telling one."""
+        return 0.0 if self._seen_s is None else 1 / self._seen_s
+
     def learn(self, tokens: int, seconds: float) -> None:
         """A batch of so many tokens took so long."""
         if tokens >= TELLING_TOKENS:
+            newest = max(seconds, SHORTEST_S) / tokens
+            self._seen_s = newest if self._seen_s is None else self._seen_s + NEWEST_WEIGHS * (newest - self._seen_s)
             average = self._token_s + NEWEST_WEIGHS * (seconds / tokens - self._token_s)
             self._token_s = min(max(average, BATCH_S / self._tokens_max), BATCH_S / TOKENS_MIN)

@@ -66,19 +66,24 @@ class QueryQueue:
         self._waiting_max = waiting_max
         self._waiting: deque[Query] = deque()
         self._open: dict[QueryKey, Query] = {}
+        self.tokens = 0
+        """Of the texts that wait, by estimate."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def join(self, key: QueryKey, text: str, cost: int, future: Future[EncodedQuery], deadline: float | None) -> None:
-        """Wait for a text, with others if it is already asked for. Raises Overloaded."""
+    def join(self, key: QueryKey, text: str, cost: int, future: Future[EncodedQuery], deadline: float | None) -> int:
+        """Wait for a text, with others if it is already asked for. Gives the tokens that are new. Raises Overloaded."""
         query = self._open.get(key)
+        new = query is None
         if query is None:
             if len(self._waiting) >= self._waiting_max:
                 raise Overloaded("the embedder's queue of queries is full")
             query = self._open[key] = Query(key, text, cost)
             self._waiting.append(query)
+            self.tokens += cost
         query.waiters.append((future, deadline))
+        return cost if new else 0
 
     def take(self, tokens_max: int, now: float) -> tuple[list[Query], list[Future[EncodedQuery]]]:
         """The next batch, and whose deadline had passed: the oldest alone if it is solo, else with what may join it."""
@@ -88,6 +93,7 @@ class QueryQueue:
         taken = list(_within(candidates, tokens_max))
         keys = {query.key for query in taken}
         self._waiting = deque(query for query in self._waiting if query.key not in keys)
+        self.tokens -= sum(query.cost for query in taken)
         late = [future for query in taken for future in query.expire(now)]
         self.finish(query for query in taken if not query.waiters)
         return [query for query in taken if query.waiters], late
@@ -102,6 +108,7 @@ class QueryQueue:
         futures = [future for query in self._open.values() for future, _ in query.waiters]
         self._waiting.clear()
         self._open.clear()
+        self.tokens = 0
         return futures
 
 
@@ -159,6 +166,8 @@ class PassageQueue:
         self._waiting_max = waiting_max
         self._calls: deque[PassageCall] = deque()
         self._waiting = 0
+        self.tokens = 0
+        """Of the texts that wait, by estimate."""
 
     def __len__(self) -> int:
         """Texts that wait, over all calls."""
@@ -170,6 +179,7 @@ class PassageQueue:
             raise Overloaded("the embedder's queue of passages is full")
         self._calls.append(call)
         self._waiting += len(call.texts)
+        self.tokens += sum(call.costs)
 
     def take(self, tokens_max: int) -> list[tuple[PassageCall, int]]:
         """The next texts up to one batch, each as its call and its place in it; cancelled calls are skipped.
@@ -186,9 +196,11 @@ class PassageQueue:
             elif not call.todo or not call.wanted():
                 self.give_up(call)
             else:
-                left -= call.costs[call.todo[0]]
+                cost = call.costs[call.todo[0]]
+                left -= cost
                 batch.append((call, call.todo.popleft()))
                 self._waiting -= 1
+                self.tokens -= cost
                 self._calls.append(call)
         self._calls.extendleft(reversed(passed))
         return batch
@@ -196,13 +208,14 @@ class PassageQueue:
     def give_up(self, call: PassageCall) -> None:
         """Nothing more of this call is to be embedded."""
         self._waiting -= len(call.todo)
+        self.tokens -= sum(call.costs[at] for at in call.todo)
         call.todo.clear()
 
     def clear(self) -> list[PassageCall]:
         """Forget everything; gives the calls that were waited for."""
         calls = [call for call in self._calls if call.todo and call.wanted()]
         self._calls.clear()
-        self._waiting = 0
+        self._waiting = self.tokens = 0
         return calls
 
 

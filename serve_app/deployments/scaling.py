@@ -1,0 +1,87 @@
+"""Ray Serve's side of `models/scaling.py`: what replicas report, and the policy that Serve's controller runs.
+
+The policy is one object for each deployment, in the controller's process; what it keeps in mind lies in the state that
+Serve hands back to it. With the controller that state is gone: the next decision begins with the replicas there are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
+
+from serve_app.models.batching import EmbedLoad
+from serve_app.models.placed import Placed
+from serve_app.models.scaling import Aim, Peaks, Reported, decided, target, total
+
+__all__ = ["QueuedTokens", "Reports", "scaled"]
+
+REPORT_S = 1.0
+"""Between two reports of a replica."""
+
+LOOK_BACK_S = 4.0
+"""The mean of so long is what is decided by."""
+
+POLICY = "serve_app.deployments.scaling:QueuedTokens"
+PEAKS = "peaks"
+
+
+class Reports:
+    """What a replica reports, made from the counters of its model."""
+
+    def __init__(self, load: Callable[[], EmbedLoad], clock: Callable[[], float] = time.monotonic) -> None:
+        self._load, self._clock = load, clock
+        self._came, self._at = load().came, clock()
+
+    def next(self) -> dict[str, float]:
+        load, now = self._load(), self._clock()
+        seconds = max(now - self._at, 1e-3)
+        came_s, self._came, self._at = (load.came - self._came) / seconds, load.came, now
+        return Reported(float(load.waiting), came_s, load.a_second)._asdict()
+
+
+class QueuedTokens:
+    """As Serve calls a policy: a context in, a number of replicas and the state for the next time out."""
+
+    def __init__(self, delay_s: float, quiet_s: float) -> None:
+        self._delay_s, self._quiet_s = delay_s, quiet_s
+
+    def __call__(self, context: AutoscalingContext) -> tuple[int, dict[str, Any]]:
+        bounds = context.capacity_adjusted_min_replicas, context.capacity_adjusted_max_replicas
+        aim, now = Aim(*bounds, self._delay_s, quiet_s=self._quiet_s), context.current_time or time.time()
+        peaks: Peaks = context.policy_state.get(PEAKS) or ((now, context.target_num_replicas),)
+        peaks = decided(peaks, total(_reported(context.aggregated_metrics or {})), aim, now)
+        return target(peaks, aim), {PEAKS: peaks}
+
+
+def _reported(metrics: Mapping[str, Mapping[Any, float]]) -> list[Reported]:
+    """By replica; of one that has just come there may be less than all."""
+    replicas = {replica for values in metrics.values() for replica in values}
+    return [
+        Reported(*(float(metrics.get(name, {}).get(replica, 0.0)) for name in Reported._fields)) for replica in replicas
+    ]
+
+
+def scaled(placed: Placed) -> dict[str, Any]:
+    """The options of a Serve deployment that say how many replicas it has, and what each takes."""
+    actor = {"num_cpus": 0, "num_gpus": placed.gpus}
+    if not placed.scales:
+        return {"num_replicas": placed.replicas, "ray_actor_options": actor}
+    return {"autoscaling_config": _autoscaling(placed), "ray_actor_options": actor}
+
+
+def _autoscaling(placed: Placed) -> AutoscalingConfig:
+    """Serve's own delays are off: the policy has its own."""
+    return AutoscalingConfig(
+        min_replicas=placed.replicas,
+        max_replicas=placed.replicas_max,
+        metrics_interval_s=REPORT_S,
+        look_back_period_s=LOOK_BACK_S,
+        upscale_delay_s=0.0,
+        downscale_delay_s=0.0,
+        policy=AutoscalingPolicy(
+            policy_function=POLICY, policy_kwargs={"delay_s": placed.delay_s, "quiet_s": placed.quiet_s}
+        ),
+    )
