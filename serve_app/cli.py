@@ -82,7 +82,7 @@ def _serve_on_engine(args: argparse.Namespace) -> int:
         return local.serve(compose, args.host, args.port, greet)
     from serve_app.deployments import engine
 
-    return engine.serve(compose, args.host, args.port, greet, encoders_beside=_encoders_beside(args.config))
+    return engine.serve(compose, args.host, args.port, greet, beside=_beside(args.config))
 
 
 def _serve_cluster(args: argparse.Namespace) -> int:
@@ -111,13 +111,18 @@ def compose_service(
     return Service(load_settings(data, config, role, follow), job=job, **parts)
 
 
-def _encoders_beside(config: Path | None) -> bool:
-    """A glance at one setting, without the modules that know them all. What is wrong in the file the service tells."""
+def _beside(config: Path | None) -> tuple[str, ...]:
+    """Sections whose models have deployments of their own: a glance at one setting of each, without the modules that
+    know them all. What is wrong in the file the service tells.
+    """
     try:
-        encoder = tomllib.loads(config.read_text("utf-8")).get("encoder") if config else None
+        found = tomllib.loads(config.read_text("utf-8")) if config else {}
     except (OSError, ValueError):
-        return False
-    return isinstance(encoder, dict) and encoder.get("placement") == "deployment"
+        return ()
+    sections = {name: found.get(name) for name in ("encoder", "rerank", "compress")}
+    return tuple(
+        name for name, one in sections.items() if isinstance(one, dict) and one.get("placement") == "deployment"
+    )
 
 
 def create_key(args: argparse.Namespace) -> int:

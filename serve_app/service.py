@@ -72,7 +72,8 @@ from serve_app.migrations import InForce, NobodyRuns, readable, running_now
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import Encoders, Queues
 from serve_app.models.expand import open_expander
-from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
+from serve_app.models.rerank import OpenReranker, open_reranker
+from serve_app.models.summarise import OpenSummarisers, open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
 from serve_app.observe.migrations import MigrationFigures
 from serve_app.ports import Embedder, Expander, Tokenizer
@@ -126,8 +127,8 @@ DRAIN_LOOK_S = 0.02
 
 
 class Service:
-    """`encoder`, `reranker`, `compressor`, `segments`, `table`, `cold` and `reader` open the models and the stores,
-    `clock` gives the time; others than the defaults are for tests.
+    """`encoder`, `reranker`, `compressor`, `summarisers`, `segments`, `table`, `cold` and `reader` open the models and
+    the stores, `clock` gives the time; others than the defaults are for tests, and for models in deployments.
 
     `queues` is the way to encoders in deployments of their own; without it the encoders run in this process. `job` says
     how a job on this machine reaches the service; without it none is started. `control` bounds migrations. With
@@ -140,8 +141,9 @@ class Service:
         settings: Settings,
         *,
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
-        reranker: Callable[[ModelOptions], CrossEncoding | None] = open_reranker,
+        reranker: OpenReranker = open_reranker,
         compressor: Opens | None = None,
+        summarisers: OpenSummarisers = open_summarisers,
         segments: OpenSegments = open_segments,
         table: OpenTable = RecordTable,
         cold: OpenColdTable = ColdTable,
@@ -166,7 +168,7 @@ class Service:
         self._folder = Path(settings.data)
         self._open_encoder = encoder
         self._open_reranker = reranker
-        self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart)
+        self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart, summarisers)
         self._openers = Openers(segments, table, cold)
         self._open_reader = reader
         self._queues_beside = queues

@@ -5,20 +5,35 @@ Plain classes are wrapped here and nowhere else; no other module of this package
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ray import serve
 from ray.serve.config import BackpressureConfig
 
 from serve_app.asgi import AsgiService
-from serve_app.deployments.applications import EmbedderApplications, deployment_of
+from serve_app.deployments.applications import (
+    EMBEDDER,
+    RERANKER,
+    SUMMARISER,
+    EmbedderApplications,
+    rerankers,
+    summarisers,
+)
+from serve_app.deployments.beside import Models, compose_beside
 from serve_app.deployments.calls import CALLS_MAX
 from serve_app.deployments.gateway import Gateway
-from serve_app.deployments.models import EmbedderReplica, compose_beside
+from serve_app.deployments.models import EmbedderReplica
 from serve_app.deployments.place import Place
+from serve_app.deployments.rerank import RerankerReplica
+from serve_app.deployments.scaling import scaled
+from serve_app.deployments.summarise import SummariserReplica
 from serve_app.models.embed import EncoderOptions
+from serve_app.models.placed import Placed
+from serve_app.models.rerank import ModelOptions
+from serve_app.models.summarise import CompressOptions
 
 APPLICATION = "memstrata"
 ONGOING_REQUESTS_MAX = 256
@@ -38,17 +53,17 @@ START_TRIES = 1
 """A store that is locked or damaged is so the second time too: tell it at once."""
 
 
-def build(compose: Callable[..., AsgiService], console: Path, *, encoders_beside: bool = False) -> serve.Application:
+def build(compose: Callable[..., AsgiService], console: Path, *, beside: Collection[str] = ()) -> serve.Application:
     """The application whose gateway runs `compose()`; its output goes to the pipe at `console`.
 
-    With `encoders_beside` the gateway starts a deployment for each encoder that it has, and `compose` is told so.
+    The gateway starts a deployment for each model that it has of the sections `beside`, and `compose` is told so.
     """
-    composed = compose
-    if encoders_beside:
-        composed = partial(compose_beside, compose, EmbedderApplications(partial(embedder, console=console)))
+    composed, place = compose, Place(console=str(console))
+    if beside:
+        composed = partial(compose_beside, compose, _models(place), beside)
 
     def gateway() -> Gateway:
-        return Gateway(composed, Place(console=str(console)))
+        return Gateway(composed, place)
 
     deployed = serve.deployment(
         name="Gateway",
@@ -66,16 +81,38 @@ def build(compose: Callable[..., AsgiService], console: Path, *, encoders_beside
     return deployed(serve.ingress(gateway)()).bind()
 
 
-def embedder(version: str, options: EncoderOptions, console: Path) -> serve.Application:
+def embedder(version: str, options: EncoderOptions, place: Place) -> serve.Application:
     """The application of one version's encoder: an application of its own, since it comes and goes alone."""
+    return _model(f"{EMBEDDER}@{version}", EmbedderReplica, options.deployment, version, options, place)
+
+
+def reranker(name: str, options: ModelOptions, place: Place) -> serve.Application:
+    return _model(f"{RERANKER}@{name}", RerankerReplica, options.deployment, options, place)
+
+
+def summariser(name: str, options: CompressOptions, place: Place) -> serve.Application:
+    """Of `options.coarse`."""
+    return _model(f"{SUMMARISER}@{name}", SummariserReplica, options.deployment, options.coarse, place)
+
+
+def _models(place: Place) -> Models:
+    """Those that a gateway starts and ends."""
+    return Models(
+        EmbedderApplications(partial(embedder, place=place)),
+        rerankers(partial(reranker, place=place)),
+        summarisers(partial(summariser, place=place)),
+    )
+
+
+def _model(name: str, replica: Any, placed: Placed, *values: Any) -> serve.Application:
     deployed = serve.deployment(
-        name=deployment_of(version),
-        num_replicas=1,
-        ray_actor_options={"num_cpus": 0},
+        name=name,
         max_ongoing_requests=CALLS_MAX,
         health_check_period_s=HEALTH_CHECK_PERIOD_S,
         health_check_timeout_s=HEALTH_CHECK_TIMEOUT_S,
         graceful_shutdown_timeout_s=STOP_S,
         graceful_shutdown_wait_loop_s=DRAIN_POLL_S,
+        **scaled(placed),
     )
-    return deployed(EmbedderReplica).bind(version, options, console)
+    application: serve.Application = deployed(replica).bind(*values)
+    return application

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from serve_app.asgi import Compose
@@ -22,14 +22,15 @@ def serve(
     on_start: Callable[[], None],
     *,
     proxy: Proxy | None = None,
-    encoders_beside: bool = False,
+    beside: Collection[str] = (),
 ) -> int:
     """Serve on `host:port` until SIGINT or SIGTERM; gives the exit status.
 
     All of Ray lives in a child process; `on_start` is called there, before Ray starts. `compose` must be picklable.
-    `proxy` None takes the fastest that is installed. With `encoders_beside` each encoder has a deployment of its own.
+    `proxy` None takes the fastest that is installed. `beside` names sections of the settings
+    whose models have deployments of their own.
     """
-    return run_apart(partial(_serve_here, partial(_run, compose, encoders_beside), host, port, on_start, proxy))
+    return run_apart(partial(_serve_here, partial(_run, compose, beside), host, port, on_start, proxy))
 
 
 def serve_cluster(place: Place, host: str, port: int, on_start: Callable[[], None], writers: int) -> int:
@@ -41,8 +42,8 @@ def _run_cluster(place: Place, writers: int, session: RaySession) -> None:
     session.run_cluster(place, writers)
 
 
-def _run(compose: Compose, encoders_beside: bool, session: RaySession) -> None:
-    session.run(compose, encoders_beside=encoders_beside)
+def _run(compose: Compose, beside: Collection[str], session: RaySession) -> None:
+    session.run(compose, beside=beside)
 
 
 def _serve_here(

@@ -12,23 +12,24 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from serve_app.asgi import AsgiService
 from serve_app.deployments.calls import VersionCalls
-from serve_app.deployments.console import write_to_console
-from serve_app.deployments.lifeline import die_with_parent
+from serve_app.deployments.place import Place
+from serve_app.deployments.scaling import Reports
 from serve_app.errors import EncoderUnavailable
-from serve_app.models.batching import EmbedService
+from serve_app.models.batching import EmbedLimits, EmbedService
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.ports import Embedder, EncodedQuery, Encodings
 
-__all__ = ["Deployments", "EmbedderCalls", "EmbedderReplica", "OpenedEncoders", "compose_beside"]
+__all__ = ["Deployments", "EmbedderCalls", "EmbedderReplica", "OpenedEncoders", "encoders_beside"]
 
 _log = logging.getLogger(__name__)
+
+GPU_BATCH_TOKENS = 32768
+"""Of a batch there, by estimate, where nothing else is said."""
 
 SETTLED_S = 120.0
 """After so long a gateway has every version that it is to have, and ends the deployments of others."""
@@ -39,14 +40,14 @@ class EmbedderReplica:
     replica's loop.
     """
 
-    def __init__(self, version: str, options: EncoderOptions, console: Path) -> None:
+    def __init__(self, version: str, options: EncoderOptions, place: Place) -> None:
         """Raises EncoderUnavailable where the options open another version by now."""
-        die_with_parent()
-        write_to_console(console)
+        place.enter()
         embedder = open_embedder(options)
         if embedder.version.name != version:
             raise EncoderUnavailable(f"the encoder of {version} has become {embedder.version.name}")
-        self._service = EmbedService(embedder)
+        self._service = EmbedService(embedder, limits_of(options))
+        self._reports = Reports(lambda: self._service.load)
 
     async def query(self, text: str, solo: bool, within_s: float | None) -> EncodedQuery:
         deadline = None if within_s is None else time.monotonic() + within_s
@@ -60,6 +61,16 @@ class EmbedderReplica:
 
     async def alive(self) -> bool:
         return True
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Serve asks for it where the deployment's replicas come and go by load."""
+        return self._reports.next()
+
+
+def limits_of(options: EncoderOptions) -> EmbedLimits:
+    """A replica with a share of a GPU takes larger batches: on a CPU a batch ends by its time long before."""
+    tokens = options.deployment.batch_tokens or (GPU_BATCH_TOKENS if options.deployment.gpus else 0)
+    return EmbedLimits(batch_tokens_max=tokens) if tokens else EmbedLimits()
 
 
 class Deployments(Protocol):
@@ -77,7 +88,9 @@ class Deployments(Protocol):
         """Of which there are deployments. Raises EncoderUnavailable."""
         ...
 
-    def calls(self, version: str, loop: asyncio.AbstractEventLoop) -> VersionCalls: ...
+    def calls(self, version: str, loop: asyncio.AbstractEventLoop, *, several: bool = False) -> VersionCalls:
+        """`several`: there may be more than one replica."""
+        ...
 
 
 class OpenedEncoders:
@@ -118,8 +131,10 @@ class EmbedderCalls:
         """Have a deployment for this version; one that is there goes on. Not to be called on the loop."""
         version = embedder.version.name
         if version not in self._calls:
-            self._deployments.run(version, self._opened.options(version))
-            self._calls = {**self._calls, version: self._deployments.calls(version, self._loop)}
+            options = self._opened.options(version)
+            self._deployments.run(version, options)
+            calls = self._deployments.calls(version, self._loop, several=options.deployment.several)
+            self._calls = {**self._calls, version: calls}
 
     def remove(self, version: str) -> None:
         """Have none for it; what waits for it fails. Not to be called on the loop."""
@@ -161,7 +176,12 @@ class EmbedderCalls:
         return found
 
 
-def compose_beside(compose: Callable[..., AsgiService], deployments: Deployments) -> AsgiService:
-    """The service, its encoders in deployments beside it. To be called on the loop that the service will run on."""
+def encoders_beside(deployments: Deployments, settled_s: float = SETTLED_S) -> dict[str, Any]:
+    """The parts of a service whose encoders are in deployments beside it. To be called on the loop that it will run
+    on.
+    """
     loop, opened = asyncio.get_running_loop(), OpenedEncoders()
-    return compose(encoder=opened.open, queues=lambda embedders: EmbedderCalls(deployments, opened, loop, embedders))
+    return {
+        "encoder": opened.open,
+        "queues": lambda embedders: EmbedderCalls(deployments, opened, loop, embedders, settled_s),
+    }

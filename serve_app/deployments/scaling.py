@@ -7,7 +7,8 @@ Serve hands back to it. With the controller that state is gone: the next decisio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ray.serve.config import AutoscalingConfig, AutoscalingContext, AutoscalingPolicy
@@ -16,7 +17,7 @@ from serve_app.models.batching import EmbedLoad
 from serve_app.models.placed import Placed
 from serve_app.models.scaling import Aim, Peaks, Reported, decided, target, total
 
-__all__ = ["QueuedTokens", "Reports", "scaled"]
+__all__ = ["QueuedTokens", "Reports", "Work", "scaled"]
 
 REPORT_S = 1.0
 """Between two reports of a replica."""
@@ -40,6 +41,35 @@ class Reports:
         seconds = max(now - self._at, 1e-3)
         came_s, self._came, self._at = (load.came - self._came) / seconds, load.came, now
         return Reported(float(load.waiting), came_s, load.a_second)._asdict()
+
+
+class Work:
+    """The load of a model whose own counters say nothing: what is given to it and not done yet. On one loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._waiting = self._came = self._done = 0
+        self._busy_s, self._since = 0.0, 0.0
+
+    @property
+    def load(self) -> EmbedLoad:
+        busy_s = self._busy_s + (self._clock() - self._since if self._waiting else 0.0)
+        return EmbedLoad(self._waiting, self._came, self._done / busy_s if self._done and busy_s else 0.0)
+
+    @contextmanager
+    def of(self, tokens: int) -> Iterator[None]:
+        """While this runs so many tokens wait."""
+        if not self._waiting:
+            self._since = self._clock()
+        self._waiting += tokens
+        self._came += tokens
+        try:
+            yield
+        finally:
+            self._waiting -= tokens
+            self._done += tokens
+            if not self._waiting:
+                self._busy_s += self._clock() - self._since
 
 
 class QueuedTokens:
@@ -74,6 +104,8 @@ def scaled(placed: Placed) -> dict[str, Any]:
 
 def _autoscaling(placed: Placed) -> AutoscalingConfig:
     """Serve's own delays are off: the policy has its own."""
+    kept = {"delay_s": placed.delay_s, "quiet_s": placed.quiet_s}
+    policy = AutoscalingPolicy(policy_function=POLICY, policy_kwargs=kept)  # type: ignore[no-untyped-call]
     return AutoscalingConfig(
         min_replicas=placed.replicas,
         max_replicas=placed.replicas_max,
@@ -81,7 +113,5 @@ def _autoscaling(placed: Placed) -> AutoscalingConfig:
         look_back_period_s=LOOK_BACK_S,
         upscale_delay_s=0.0,
         downscale_delay_s=0.0,
-        policy=AutoscalingPolicy(
-            policy_function=POLICY, policy_kwargs={"delay_s": placed.delay_s, "quiet_s": placed.quiet_s}
-        ),
+        policy=policy,
     )

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -62,7 +63,6 @@ class RaySession:
         ray.init(
             address="local",
             num_cpus=SESSION_CPUS,
-            num_gpus=0,
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
             log_to_driver=False,
@@ -71,13 +71,13 @@ class RaySession:
         )
         serve.start(http_options={"host": host, "port": port}, logging_config=QUIET)
 
-    def run(self, compose: Compose, *, encoders_beside: bool = False) -> None:
+    def run(self, compose: Compose, *, beside: Collection[str] = ()) -> None:
         """Run the application; returns when it answers. Raises StartFailed."""
         from ray import serve
 
         from serve_app.deployments.app import APPLICATION, build
 
-        application = build(compose, self.root / "console", encoders_beside=encoders_beside)
+        application = build(compose, self.root / "console", beside=beside)
         try:
             serve.run(application, name=APPLICATION, route_prefix="/", logging_config=QUIET)
         except RuntimeError as error:

@@ -19,7 +19,7 @@ from serve_app.memory.apart import CompressorApart, Worker
 from serve_app.memory.compressing import Makes
 from serve_app.memory.configurations import name_of
 from serve_app.memory.making import Compresses
-from serve_app.models.summarise import CompressOptions, open_summarisers
+from serve_app.models.summarise import CompressOptions, OpenSummarisers, open_summarisers
 from serve_app.ports import Summariser
 from serve_app.routing import Choice
 
@@ -51,11 +51,11 @@ class Opens(Protocol):
         ...
 
 
-def opening(tokenizers: Mapping[str, str], apart: bool) -> Opens:
-    """`apart`: whether what needs no model is computed in a process of its own."""
+def opening(tokenizers: Mapping[str, str], apart: bool, open_models: OpenSummarisers = open_summarisers) -> Opens:
+    """`apart`: whether what needs no model is computed in a process of its own. `open_models` opens those there are."""
 
     def opened(options: CompressOptions) -> Opened:
-        summarisers = open_summarisers(options)
+        summarisers = open_models(options)
         compressor = Compressor(*summarisers)
         models = tuple(dict.fromkeys(one for one in summarisers if one is not None))
         if not apart or models:

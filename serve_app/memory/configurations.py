@@ -13,9 +13,13 @@ import msgspec
 __all__ = ["name_of", "set_in"]
 
 
+WHERE = ("placement", "deployment")
+
+
 def name_of(options: msgspec.Struct) -> str:
-    """The same for the same settings, on every machine."""
-    return hashlib.blake2b(msgspec.json.encode(set_in(options), order="deterministic"), digest_size=8).hexdigest()
+    """The same for the same settings, on every machine. Where it runs is none of them."""
+    what = {name: value for name, value in set_in(options).items() if name not in WHERE}
+    return hashlib.blake2b(msgspec.json.encode(what, order="deterministic"), digest_size=8).hexdigest()
 
 
 def set_in(options: msgspec.Struct) -> dict[str, Any]:

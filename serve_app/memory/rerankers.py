@@ -14,7 +14,7 @@ from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
 from serve_app.memory.configurations import name_of
 from serve_app.memory.reranking import RerankOptions, second_stage
-from serve_app.models.rerank import CrossEncoding, ModelOptions, open_reranker
+from serve_app.models.rerank import OpenReranker, PairReranker, open_reranker
 from serve_app.retrieve.second import RerankMeter, SecondStage
 
 OPENED_MAX = 4
@@ -25,7 +25,7 @@ Key = tuple[str, tuple[str, ...]]
 
 class Opened(NamedTuple):
     options: RerankOptions
-    model: CrossEncoding | None
+    model: PairReranker | None
 
 
 class Rerankers:
@@ -37,7 +37,7 @@ class Rerankers:
         version: Callable[[str], EmbeddingVersion],
         meter: RerankMeter | None = None,
         rest_s: float = 2.0,
-        open_model: Callable[[ModelOptions], CrossEncoding | None] = open_reranker,
+        open_model: OpenReranker = open_reranker,
     ) -> None:
         """`options`: in force. `version` gives an embedding version by its name."""
         self._version = version
@@ -95,7 +95,7 @@ class Rerankers:
     def options_of(self, name: str) -> RerankOptions:
         return self._opened[name].options
 
-    def model_of(self, name: str) -> CrossEncoding | None:
+    def model_of(self, name: str) -> PairReranker | None:
         return self._opened[name].model
 
     def names_of(self, name: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Rerankers:
         options, model = self._opened[name]
         return second_stage(options, (), model, None, self._rest_s).names
 
-    def model(self) -> CrossEncoding | None:
+    def model(self) -> PairReranker | None:
         """The cross-encoder in force."""
         return self._opened[self.base].model
 

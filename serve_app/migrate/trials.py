@@ -26,7 +26,7 @@ from serve_app.memory.reranking import RerankOptions, second_stage
 from serve_app.migrate.in_force import SETTLED, Options, in_force, named, read_as, trial_of
 from serve_app.migrate.record import Kind, Migration, Migrations
 from serve_app.models.hub import local_path
-from serve_app.models.rerank import CrossEncoding
+from serve_app.models.rerank import PairReranker
 from serve_app.models.summarise import CompressOptions
 from serve_app.routing import Choice, Epoch, VersionPlan
 
@@ -132,7 +132,7 @@ class CompressorTrials:
         _settle(self._compressors, migration, migration.was)
 
 
-def _answered(model: CrossEncoding, deadline: float) -> None:
+def _answered(model: PairReranker, deadline: float) -> None:
     """Wait for its first scores. While a model loads it sends away whoever asks. Raises what it raises."""
     while True:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -16,13 +17,25 @@ from msgspec import Meta
 from serve_app.errors import InvalidRequest, SummariserFailed
 from serve_app.models.chat import ChatOptions
 from serve_app.models.hub import SAFE_FILES, local_path, model_folder
+from serve_app.models.placed import Placed, Placement
 from serve_app.models.summarise_answer import ANSWER_VERSION
 from serve_app.models.summarise_chat import ChatSummariser
 from serve_app.models.summarise_local import AnsweringModel, TransformersSummariser
 from serve_app.models.summarise_prompt import PROMPT_VERSION
 from serve_app.ports import Summariser
 
-__all__ = ["PACKAGE", "PACKAGED", "PACKAGE_FILE", "CompressOptions", "SummariserOptions", "open_summarisers"]
+__all__ = [
+    "PACKAGE",
+    "PACKAGED",
+    "PACKAGE_FILE",
+    "CompressOptions",
+    "OpenSummarisers",
+    "SummariserOptions",
+    "local_name",
+    "open_summariser",
+    "open_summarisers",
+    "opened_by",
+]
 
 PACKAGED: Final = "smollm2"
 """SmolLM2-135M-Instruct in four bits a weight, as a third party's package carries it: small enough for tests."""
@@ -68,10 +81,19 @@ class SummariserOptions(ChatOptions, frozen=True, forbid_unknown_fields=True):
 
 
 class CompressOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[compress]`: who drafts a summary, and who calibrates it."""
+    """Section `[compress]`: who drafts a summary, and who calibrates it.
+
+    `placement` says where models of the backend `transformers` run: inside the service's process, or each in a
+    deployment of its own, which only the Ray engine has.
+    """
 
     coarse: SummariserOptions = SummariserOptions()
     fine: SummariserOptions = SummariserOptions()
+    placement: Placement = "inside"
+    deployment: Placed = Placed()
+
+
+OpenSummarisers = Callable[[CompressOptions], tuple[Summariser | None, Summariser | None]]
 
 
 class _Files(NamedTuple):
@@ -84,14 +106,24 @@ class _Files(NamedTuple):
 def open_summarisers(options: CompressOptions) -> tuple[Summariser | None, Summariser | None]:
     """Coarse and fine, None for the extractive one; what has the same settings is opened once, and is one object.
 
-    Models load in the background. Raises InvalidRequest where a key or a package is missing.
+    Models load in the background. Raises InvalidRequest where a key or a package is missing, or where one is to run
+    elsewhere.
     """
-    coarse = _opened(options.coarse, "compress.coarse")
-    fine = coarse if options.fine == options.coarse else _opened(options.fine, "compress.fine")
-    return coarse, fine
+    if options.placement != "inside":
+        raise InvalidRequest('compress: placement = "deployment" needs the Ray engine; the local one has none')
+    return opened_by(options, open_summariser)
 
 
-def _opened(options: SummariserOptions, section: str) -> Summariser | None:
+def opened_by(
+    options: CompressOptions, open_one: Callable[[SummariserOptions, str], Summariser | None]
+) -> tuple[Summariser | None, Summariser | None]:
+    """`open_one` is told the section, too."""
+    coarse = open_one(options.coarse, "compress.coarse")
+    return coarse, coarse if options.fine == options.coarse else open_one(options.fine, "compress.fine")
+
+
+def open_summariser(options: SummariserOptions, section: str) -> Summariser | None:
+    """One of them, in this process. Raises InvalidRequest."""
     if options.backend == "extractive":
         return None
     if options.backend == "openai":
@@ -99,12 +131,17 @@ def _opened(options: SummariserOptions, section: str) -> Summariser | None:
         return ChatSummariser(name, options, section, options.window_tokens)
     _require_packages(options, section)
     return TransformersSummariser(
-        _named(options, "transformers", Path(options.model).name, _fingerprint(options)),
+        local_name(options),
         lambda: _loaded(options),
         window_tokens=options.window_tokens,
         deadline_s=options.deadline_ms / 1e3,
         rest_s=options.rest_s,
     )
+
+
+def local_name(options: SummariserOptions) -> str:
+    """Of a model of the backend `transformers`, whose files have to be at hand, wherever it runs."""
+    return _named(options, "transformers", Path(options.model).name, _fingerprint(options))
 
 
 def _named(options: SummariserOptions, backend: str, model: str, revision: str) -> str:

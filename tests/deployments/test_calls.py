@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,8 +58,8 @@ class InProcess:
     def versions(self) -> list[str]:
         return list(self.there)
 
-    def calls(self, version: str, loop: asyncio.AbstractEventLoop) -> VersionCalls:
-        return VersionCalls(version, lambda: self.there[version], loop)
+    def calls(self, version: str, loop: asyncio.AbstractEventLoop, *, several: bool = False) -> VersionCalls:
+        return VersionCalls(version, lambda: self.there[version], loop, several=several)
 
 
 @pytest.fixture
@@ -130,3 +131,54 @@ def test_a_gateway_takes_over_what_is_there_and_ends_strays(loop: asyncio.Abstra
     assert deployments.run_count == 2
     assert wait_until(lambda: deployments.versions() == ["hash_16"], WAIT_S)
     calls.close()
+
+
+class Replicas:
+    """A deployment of several, which calls reach in turn; a dead one fails calls, a hung one keeps them."""
+
+    def __init__(self, *states: str) -> None:
+        self.one = Deployment(EncoderOptions(model="hash-16"))
+        self.states, self.calls = list(states), 0
+
+    def __getattr__(self, name: str) -> "Turned":
+        return Turned(self, name)
+
+
+class Turned:
+    def __init__(self, replicas: Replicas, name: str) -> None:
+        self._replicas, self._method = replicas, Method(replicas.one, name)
+
+    async def remote(self, *given: Any) -> Any:
+        state = self._replicas.states[self._replicas.calls % len(self._replicas.states)]
+        self._replicas.calls += 1
+        if state == "hung":
+            await asyncio.Event().wait()
+        if state == "dead":
+            raise ConnectionError("the actor died")
+        return await self._method.remote(*given)
+
+
+@pytest.mark.parametrize("bad", ["dead", "hung"])
+def test_one_of_several_replicas_may_be_gone(loop: asyncio.AbstractEventLoop, bad: str) -> None:
+    """It costs no call where it is dead, and where it hangs those that it has."""
+    replicas = Replicas("alive", bad)
+    calls = VersionCalls("hash_16", lambda: replicas, loop, several=True)
+    waiting = []
+    for number in range(12):
+        waiting.append(calls.passages([str(number)]))
+        time.sleep(0.25)
+    came = sum(one.done() and one.exception() is None for one in waiting)
+    assert came == len(waiting) if bad == "dead" else came >= len(waiting) // 4
+    replicas.states = ["dead", "dead"]
+    assert wait_until(lambda: not accepted(calls), WAIT_S)
+    replicas.states = ["dead", "alive"]
+    assert wait_until(lambda: accepted(calls), WAIT_S)
+    calls.close()
+
+
+def accepted(calls: VersionCalls) -> bool:
+    try:
+        calls.passages(["d"]).cancel()
+    except EncoderUnavailable:
+        return False
+    return True

@@ -69,7 +69,7 @@ class VersionService:
 
 def main(_engine: str, port: str, _marker: str) -> int:
     compose = partial(VersionService, os.environ["MODELS"].split())
-    return engine.serve(compose, HOST, int(port), lambda: None, encoders_beside=True)
+    return engine.serve(compose, HOST, int(port), lambda: None, beside=("encoder",))
 
 
 if __name__ == "__main__":

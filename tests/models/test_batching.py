@@ -432,3 +432,24 @@ def test_many_threads_get_their_own_answers(start: Start, embedder: PacedEmbedde
         thread.join(WAIT_S)
     assert wrong == []
     assert service.counters.queries_waiting == service.counters.passages_waiting == 0
+
+
+def test_the_load_is_what_waits_what_came_and_how_fast_it_goes(start: Start, embedder: PacedEmbedder) -> None:
+    service = start(busy=True)
+    before = service.load
+    text = "x" * (10 * BYTES_PER_TOKEN)
+    first = service.query(text)
+    service.query(text)
+    passages = service.passages([text, text])
+    given_up = service.passages_counted([text] * 5)
+    tokens = service.load.waiting
+    assert tokens == service.load.came - before.came == (1 + 2 + 5) * (10 + 2), "a text asked for twice is one"
+    given_up.cancel()
+    embedder.gate.set()
+    first.result(WAIT_S)
+    passages.result(WAIT_S)
+    wait_until(lambda: service.load.waiting == 0)
+    service.query(text).result(WAIT_S)
+    assert service.load.came - before.came == tokens, "what is cached costs nothing"
+    service.query("y" * 200 * BYTES_PER_TOKEN).result(WAIT_S)
+    assert service.load.a_second > 0

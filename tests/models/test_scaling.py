@@ -1,5 +1,4 @@
-"""How many replicas: as a function of what waits, and against a recorded load with a queue and replicas that start late.
-"""
+"""How many replicas: as a function of what waits, and against a recorded load on replicas that start late."""
 
 from __future__ import annotations
 
