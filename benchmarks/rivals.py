@@ -24,7 +24,7 @@ FIRST_NUMBER = 100_000_000
 """As long as the numbers that the load generator puts in."""
 
 TORCH_GRACE_S = 60.0
-PEERS_PROGRAM = Path(__file__).with_name("peers.py")
+PEERS_PROGRAM = Path(__file__).parent / "peers" / "stores.py"
 """Not imported: it runs in an environment of its own."""
 
 PEERS = ("chroma", "langgraph", "mem0")

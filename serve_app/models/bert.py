@@ -27,6 +27,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import functional
 
+from serve_app.models.graphs import LENGTHS, Captured, Graph, Graphs, Pass, Shape
 from serve_app.models.pooling import compress, pool
 
 __all__ = ["Bert", "open_bert"]
@@ -50,9 +51,6 @@ OTHERS = (
     "output.LayerNorm",
 )
 """The other parts of a layer, in their order."""
-
-GPU_PADDING_TOKENS = 65536
-"""Padding at which a pass of its own is cheaper there."""
 
 HALF_MULTIPLE = 8
 """Lengths in half precision are rounded up to it. oneDNN keeps compiled kernels for each shape that it has met: with
@@ -140,8 +138,10 @@ class Bert:
         self, path: Path, prefix: str, shape: BertShape, *, cls: bool, number_format: torch.dtype, device: torch.device
     ) -> None:
         self._shape, self._cls, self._device = shape, cls, device
-        self.padding_tokens = None if device.type == "cpu" else GPU_PADDING_TOKENS
-        self._multiple = 1 if number_format == torch.float32 else HALF_MULTIPLE
+        self.padding_tokens = None
+        self._multiple = 1 if number_format == torch.float32 and device.type == "cpu" else HALF_MULTIPLE
+        self._lengths = np.array([one for one in LENGTHS if one < shape.positions] + [shape.positions])
+        self._graphs: dict[bool, Graphs] = {}
         with safe_open(path, "pt") as mapped, safe_open(path, "pt") as passing:
             # What is fused is copied, through a mapping of its own that ends here: the lasting one never reads it.
             stored = partial(_read, mapped, prefix, device, None)
@@ -157,7 +157,9 @@ class Bert:
     def pooled(
         self, token_ids: Sequence[Sequence[int]], projection: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """As `forward.Encoder` has it."""
+        """As `forward.Encoder` has it. On a GPU small batches are replayed."""
+        if self._device.type == "cuda" and (replayed := self.graphs(projection).pooled(token_ids)) is not None:
+            return replayed
         lengths = np.array([len(ids) for ids in token_ids])
         padded = self._padded(lengths)
         place = np.arange(padded.sum()) - np.repeat(padded.cumsum() - padded, padded)
@@ -177,10 +179,37 @@ class Bert:
         )
         return pooled, compressed
 
+    def graphs(
+        self, projection: Tensor | None, capture: Callable[[Pass, Shape, torch.device], Captured] = Graph
+    ) -> Graphs:
+        """The passes of few shapes that give the tokens' vectors, too, or not; of one projection. Captured as they are
+        asked for, those that surely will be at once.
+        """
+        tokens = projection is not None
+        if tokens not in self._graphs:
+            run = partial(self._fixed_pass, projection)
+            pad_id, positions = self._shape.pad_id, self._shape.positions
+            self._graphs[tokens] = Graphs(run, self._device, pad_id=pad_id, positions=positions, capture=capture)
+            self._graphs[tokens].warm()
+        return self._graphs[tokens]
+
+    @torch.inference_mode()
+    def _fixed_pass(
+        self, projection: Tensor | None, ids: Tensor, real: Tensor, shape: Shape
+    ) -> tuple[Tensor, Tensor | None]:
+        """Of texts of one length, step by step: as a graph takes it. The tokens' vectors are those of padding, too."""
+        runs, epsilon = [(shape.texts, shape.length)], self._shape.epsilon
+        hidden = _embedded(ids, runs, epsilon, self._embedding).to(self._layers[0][0].dtype)
+        for tensors in self._layers:
+            hidden = _layer(hidden, real, runs, self._shape.heads, epsilon, tensors)
+        vectors = pool(hidden.view(*shape, -1), real.view(*shape), self._cls)
+        return vectors, None if projection is None else compress(hidden, projection)
+
     def _padded(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The length that each text is given. One for all on a GPU, where a batch is to be few large operations."""
-        rounded = np.minimum(-(-lengths // self._multiple) * self._multiple, self._shape.positions)
-        return rounded if self.padding_tokens is None else np.full_like(rounded, rounded[-1])
+        """The length that each text is given. Few of them on a GPU, where each is an operation more in every layer."""
+        if self._device.type == "cuda":
+            return self._lengths[np.searchsorted(self._lengths, lengths)]
+        return np.minimum(-(-lengths // self._multiple) * self._multiple, self._shape.positions)
 
 
 def _read(file: Any, prefix: str, device: torch.device, number_format: torch.dtype | None, name: str) -> Tensor:

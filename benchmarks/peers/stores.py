@@ -2,7 +2,7 @@
 
 Runs as a file under an interpreter of their own (`memstrata bench core --peers PYTHON`), which needs chromadb,
 langgraph, mem0ai, sentence-transformers, fastapi and uvicorn: so nothing of this project is imported here, and nothing
-of theirs before it is needed. `peers.py … embed` makes the vectors of the turns once; `peers.py … chroma` serves.
+of theirs before it is needed. `stores.py … embed` makes the vectors of the turns once; `stores.py … chroma` serves.
 """
 
 from __future__ import annotations
