@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -73,13 +73,13 @@ class Eager:
 class Graph:
     """On a GPU. All graphs of a process share one pool of memory, since they never run at the same time."""
 
-    _pool: tuple[int, int] | None = None
+    _pool: Any = None
 
     def __init__(self, run: Pass, shape: Shape, device: torch.device) -> None:
         size = shape.texts * shape.length
         self._ids = torch.zeros(size, dtype=torch.int64, device=device)
         self._real = torch.ones(size, dtype=torch.bool, device=device)
-        aside = torch.cuda.Stream(device)
+        aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(aside):
             for _ in range(WARM_PASSES):
