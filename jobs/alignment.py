@@ -74,7 +74,7 @@ class Alignment:
 
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
-        brought = MigrationFile(self._settings.store_folder, microseconds).read().encoders
+        brought = MigrationFile(self._settings.files, microseconds).read().encoders
         ends = folded_seqs(self._source, self._shards)
         sample = _sampled(self._source, stretches(ends, [TABLES]), ends, self._args.sample, self._args.seed)
         left_out: dict[str, str] = {}

@@ -31,7 +31,7 @@ from jobs.session import ray_session
 from jobs.source_parts import Part, parts_of
 from serve_app.errors import InvalidRequest, MemstrataError
 from serve_app.options import DEFAULT_URL, at_least, seconds
-from serve_app.stores.private_file import write_private
+from serve_app.stores.durable import write_private
 
 READERS: Final = 2
 """Parts that are read at once."""
@@ -154,7 +154,7 @@ class Import:
             return
         self._kept_at = time.monotonic()
         reached = msgspec.structs.replace(self._reached, part=written, counts=dict(self._counts))
-        write_private(self._args.resume, msgspec.json.encode(reached).decode())
+        write_private(self._args.resume, msgspec.json.encode(reached))
 
     def _result(self, took_s: float) -> dict[str, Any]:
         counts = self._counts

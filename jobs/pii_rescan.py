@@ -86,7 +86,7 @@ class PiiRescan:
         self._args = args
         self._shards = settings.layout.shape().shards
         self._source = Source(settings.layout)
-        self._policies = PolicyFile(settings.store_folder)
+        self._policies = PolicyFile(settings.files)
         self._client = Client(args.url, args.key) if args.url and args.key else None
 
     def run(self) -> dict[str, Any]:

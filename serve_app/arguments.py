@@ -125,7 +125,7 @@ def _create_key(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tenant", required=True, help="tenant that the key is for")
     command.add_argument("--user", help="bind the key to one user")
     command.add_argument("--role", choices=("app", "admin", "operator"), default="app", help=ROLE_HELP)
-    json_too(command).set_defaults(command="keys create")
+    json_too(_config(command)).set_defaults(command="keys create")
 
 
 def _ingest(command: argparse.ArgumentParser) -> None:

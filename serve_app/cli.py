@@ -127,11 +127,14 @@ def _beside(config: Path | None) -> tuple[str, ...]:
 
 def create_key(args: argparse.Namespace) -> int:
     from serve_app.api.auth import KeyFile
+    from serve_app.config import load_settings
 
-    was_there = args.data.exists()
-    key_id, key = KeyFile(args.data).create(tenant=args.tenant, role=args.role, user=args.user)
+    layout = load_settings(args.data, args.config, "writer").layout
+    was_there = layout.folder is None or layout.folder.exists()
+    key_id, key = KeyFile(layout.documents).create(tenant=args.tenant, role=args.role, user=args.user)
     if not was_there:
-        _note(f"made the folder {args.data}")
+        _note(f"made the folder {layout.folder}")
+    time.sleep(layout.documents.settles_s)
     made = {"key_id": key_id, "key": key, "tenant": args.tenant, "role": args.role, "user_id": args.user}
     _finish(args, made, f"{key}\n{key_id}: {args.role} of tenant {args.tenant}. The key is not shown again.")
     return 0

@@ -26,8 +26,10 @@ from serve_app.models.summarise import CompressOptions
 from serve_app.models.weights import PACKAGED
 from serve_app.observe.costs import PriceOptions
 from serve_app.ports import Embedder
+from serve_app.stores.documents import Documents
+from serve_app.stores.documents_object import LOOK_S, open_documents
 from serve_app.stores.hot_indexes import HotOptions
-from serve_app.write.follow import FollowOptions
+from serve_app.write.follow import FollowOptions, Seconds
 from serve_app.write.housekeeping import FoldOptions
 
 TokenizerName = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -62,10 +64,11 @@ OTHER_CLOUDS = ("google_", "azure_")
 class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the log, the tables and the cold tables lie, by path or address (`s3://bucket/prefix`).
 
-    Empty: below the data folder. `files_uri` is where the small files lie (what the store is, keys, policies, layouts,
-    leases); empty: in the data folder itself. Where several processes serve one store it is a place of its own.
+    `files_uri` is where the small files lie (what the store is, keys, policies, layouts, leases); empty: in the data
+    folder. Where several processes serve one store it is a place of its own. In a bucket each process looks every
+    `files_look_s` whether one has changed. The other addresses, where empty, lie below that of the small files.
 
-    `options` say how both reach the object store, under one set of names, `S3_OPTIONS`; the same names
+    `options` say how all reach the object store, under one set of names, `S3_OPTIONS`; the same names
     with `aws_` before them are understood too. Without keys here the environment of the process counts
     (AWS_ACCESS_KEY_ID and so on). A name that is not known is refused: each of the two libraries
     below has its own idea of what to do with one. For a server on plain HTTP:
@@ -86,6 +89,7 @@ class StoreOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     shards: Annotated[int, Meta(ge=1, le=SHARDS_MAX)] | None = None
     files_uri: str = ""
+    files_look_s: Seconds = LOOK_S
     log_uri: str = ""
     tables_uri: str = ""
     cold_uri: str = ""
@@ -167,16 +171,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return open_embedders(self.encoder, None if off else chosen, optional=False, open_one=open_one)
 
     @property
-    def store_folder(self) -> Path:
+    def files_uri(self) -> str:
         """Where the store's small files are (what it is, its keys, its policies), and its log and tables by default."""
         own = "" if self.role == "writer" else self.follow.data
-        return Path(self.store.files_uri or own or self.data)
+        return self.store.files_uri or own or self.data
+
+    @property
+    def files(self) -> Documents:
+        """The small files themselves. Raises StoreUnavailable for what is no address."""
+        return open_documents(self.files_uri, self.store.connection, self.store.files_look_s)
 
     @property
     def layout(self) -> Layout:
         """Where the parts of the store lie."""
         return Layout.of(
-            self.store_folder,
+            self.files_uri,
             self.store.log_uri,
             self.store.tables_uri,
             self.store.connection,
@@ -205,7 +214,9 @@ def load_settings(
     settings = msgspec.structs.replace(settings, data=str(data), role=chosen, follow=following)
     placed = following.data or settings.store.files_uri or (settings.store.log_uri and settings.store.tables_uri)
     if settings.role != "writer" and not placed:
-        raise InvalidRequest("a replica follows a data folder (--follow), or store.log_uri and store.tables_uri")
+        raise InvalidRequest(
+            "a replica follows a data folder (--follow), store.files_uri, or store.log_uri and store.tables_uri"
+        )
     if settings.role == "writer" and following.data:
         raise InvalidRequest('follow.data is for role = "replica" and role = "gateway"')
     return settings

@@ -28,6 +28,7 @@ from serve_app.api.problems import problem
 from serve_app.api.routes import Routes
 from serve_app.api.sent_hits import SentHits, note_sent_hits
 from serve_app.asgi import NOTE_HITS, Answered, Receive, Scope, Send
+from serve_app.backup.layout import below
 from serve_app.backup.runner import BackupRunner
 from serve_app.backup.take import ShardHolds
 from serve_app.breaker import Breaker
@@ -242,13 +243,14 @@ class Service:
         """Everything, from the lock to the API. What has to be ended is left on the stack, in the order of opening."""
         settings = self._settings
         opened.callback(os.close, lock_folder(self._folder))
-        keys = KeyFile(settings.store_folder)
+        files = settings.files
+        keys = KeyFile(files)
         self._expander = open_expander(settings.expand)
-        policies, layouts = PolicyFile(settings.store_folder), LayoutFile(settings.store_folder, self._clock)
-        for file in (policies, layouts):
+        policies, layouts = PolicyFile(files), LayoutFile(files, self._clock)
+        for file in (keys, policies, layouts):
             with suppress(StoreUnavailable):  # reads go on without; each write is refused and says why
                 file.refresh()
-        migration_file = MigrationFile(settings.store_folder, self._clock)
+        migration_file = MigrationFile(files, self._clock)
         migrations = readable(migration_file)
         embedders = open_versions(settings, migrations.encoders, self._open_encoder)
         identity = identity_of(settings, [embedder.version for embedder in embedders.base])
@@ -279,8 +281,8 @@ class Service:
         opened.callback(rerankers.close)
         resumed(rerankers, compressors, migrations)
         noted = self._noted = {number: Noted() for number in range(identity.shards)}
-        rescan = Rescan(policies, settings.store_folder, identity.shards)
-        golden_files, self._searches = GoldenFiles(settings.store_folder), SearchLog(policies, self._clock)
+        rescan = Rescan(policies, files, identity.shards)
+        golden_files, self._searches = GoldenFiles(files), SearchLog(policies, self._clock)
         if settings.role != "writer":
             operator = self._start_following(identity, encoders, metrics, opened)
         else:
@@ -346,14 +348,13 @@ class Service:
         opened.callback(compressors.close)  # once more, to end first: who waits for one would hold up the rest
         opened.callback(self._refresher.end)
         routes = Routes(memory, compressing, operator, golden)
-        admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts)
+        admin = AdminRoutes(memory, operator, keys, policies, rescan, layouts, files.settles_s)
         switches: Mapping[Kind, Switch] = {}
         if settings.role != "writer":
             self._follow_migrations(migration_file, encoders, in_force, operator, opened)
         elif self._only is None:
             switches = self._switches(migration_file, encoders)
-            folder = settings.store_folder
-            self.backfills = Backfills(migration_file, folder, self._writers, operator.fold, pace.rest_s)
+            self.backfills = Backfills(migration_file, files, self._writers, operator.fold, pace.rest_s)
             self._start_control(migration_file, switches, keys, in_force, operator, opened)
         told = None if self.backfills is None else self.backfills.progress
         metrics.watch(MigrationFigures(partial(running_now, migration_file, told, self._clock)))
@@ -464,7 +465,7 @@ class Service:
         metrics.watch(Gauges(self.gates.gauges))
 
     def _switches(self, file: MigrationFile, encoders: Encoders) -> Mapping[Kind, Switch]:
-        versions = StoredVersions(self._settings.store_folder)
+        versions = StoredVersions(self._settings.files)
         return {
             "embedding": EncoderSwitch(
                 file, versions, self._open_encoder, encoders, self._writers, self._indexer, self._dual
@@ -491,8 +492,7 @@ class Service:
             "compressor": self.compressor_gates,
         }
         done = self.backfills.ranges_done
-        folder = self._settings.store_folder
-        runner = NobodyRuns() if self._job is None else JobRunner(folder, self._job, keys, done)
+        runner = NobodyRuns() if self._job is None else JobRunner(self._folder, self._job, keys, done)
         parts = Parts(switches, gates, {"embedding": self.gates}, self.backfills, runner)
         first, publish, seqs = in_force.first, in_force.publish, in_force.next_seqs
         control = Control(file, parts, publish, first, seqs, self._clock, self._control)
@@ -504,12 +504,12 @@ class Service:
         self, file: MigrationFile, encoders: Encoders, in_force: InForce, operator: Operator, opened: ExitStack
     ) -> None:
         """Where the writer's files can be seen; else the replica is as its settings say."""
-        folder = self._settings.store_folder
-        if read_identity(folder) is None:
+        files = self._settings.files
+        if read_identity(files) is None:
             return
         reopen = partial(reopened, open_one=self._open_encoder)
         shards = [writer.shard for writer in self._writers]
-        follower = PlanFollower(file, StoredVersions(folder), reopen, encoders, shards, in_force.publish)
+        follower = PlanFollower(file, StoredVersions(files), reopen, encoders, shards, in_force.publish)
         operator.watch_migrations(follower.troubles)
         follower.start()
         opened.callback(follower.close)
@@ -545,12 +545,13 @@ class Service:
         return encoders
 
     def _show_first_key(self, keys: KeyFile) -> None:
-        """A replica that shares its writer's keys makes none."""
-        foreign = self._settings.store_folder != self._folder
-        key = None if foreign else keys.ensure_first()
+        """Who shares a writer's keys, or writes a part of the store, makes none."""
+        files_uri = self._settings.files_uri
+        foreign = self._settings.role != "writer" and files_uri != self._settings.data
+        key = None if foreign or self._only is not None else keys.ensure_first()
         if key is not None:
             print(f"first start: operator key of tenant default: {key}", flush=True)
-            print(f"it is kept in {self._folder / FIRST_KEY_FILE}", flush=True)
+            print(f"it is kept in {below(files_uri, FIRST_KEY_FILE)}", flush=True)
 
     def _committed(self, shard: Shard, records: list[Record]) -> None:
         self._indexer.committed(shard, records)

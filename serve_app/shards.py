@@ -6,12 +6,11 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from serve_app.backup.layout import COLD, RESTORE_FILE, STORE_FILE, TABLES, Shape, log_folder, table_name
+from serve_app.backup.layout import COLD, RESTORE_FILE, STORE_FILE, TABLES, Shape, below, log_folder, table_name
 from serve_app.config import Settings
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
@@ -19,13 +18,13 @@ from serve_app.ports import SegmentStore, WatchedSegments
 from serve_app.records import Record, decode_record
 from serve_app.stores.archive import Archives
 from serve_app.stores.cold import ColdTable
+from serve_app.stores.documents import Documents
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.guard import GuardBounds
 from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.log import Recovery, ShardLog
-from serve_app.stores.private_file import write_private
 from serve_app.stores.replay import HOLE_LOOKS
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.follow import Follower
@@ -106,66 +105,74 @@ def identity_of(settings: Settings, versions: Sequence[EmbeddingVersion]) -> Sto
 
     A store of fewer versions keeps them. Raises InvalidRequest where the settings do not fit it.
     """
-    path = settings.store_folder / STORE_FILE
-    if (path.parent / RESTORE_FILE).exists():
-        raise InvalidRequest(f"{path.parent}: a restore is not finished; run the same memstrata restore again")
-    wanted = settings.store.shards
-    found = read_identity(settings.store_folder)
+    files, wanted = settings.files, settings.store.shards
+    path = below(files.address, STORE_FILE)
+    if files.read(RESTORE_FILE) is not None:
+        raise InvalidRequest(f"{files.address}: a restore is not finished; run the same memstrata restore again")
+    found = read_identity(files)
     if found is not None:
         return _fitting(path, found, wanted, versions)
     if settings.role != "writer" and wanted is None:
         raise InvalidRequest(f"{path} is not there: name the store's number of shards (store.shards)")
     made = StoreIdentity(STORE_FORMAT, wanted or SHARDS, versions[0], tuple(versions[1:]))
-    if settings.role == "writer":
-        _write(path, made)
-    return made
+    if settings.role != "writer":
+        return made
+    document = files.change(STORE_FILE, lambda held: _encoded(made) if held is None else None)
+    assert document is not None
+    return _fitting(path, _decoded(path, document.data or b""), wanted, versions)
 
 
-def read_identity(folder: Path) -> StoreIdentity | None:
-    """What the store in this data folder is; None where there is none. Raises InvalidRequest where none can tell."""
-    path = folder / STORE_FILE
+def read_identity(files: Documents) -> StoreIdentity | None:
+    """What this store is; None where there is none. Raises InvalidRequest where none can tell, StoreUnavailable."""
+    found = files.read(STORE_FILE)
+    return None if found is None else _decoded(below(files.address, STORE_FILE), found.data or b"")
+
+
+def _decoded(path: str, said: bytes) -> StoreIdentity:
     try:
-        said = path.read_bytes()
         form = msgspec.json.decode(said, type=StoreForm).format
         if form != STORE_FORMAT:
             raise InvalidRequest(f"{path}: store format {form}; this release reads {STORE_FORMAT}")
         return msgspec.json.decode(said, type=StoreIdentity)
-    except FileNotFoundError:
-        return None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"{path}: this does not describe a store: {error}") from error
 
 
 def change_identity(
-    folder: Path,
+    files: Documents,
     *,
     base: Sequence[EmbeddingVersion] | None = None,
     beside: Sequence[EmbeddingVersion] | None = None,
 ) -> StoreIdentity:
-    """Other versions of the store in this data folder, or others beside: durable when it returns. Again the same.
+    """Other versions of this store, or others beside: durable when it returns. Again the same.
 
     What is not given stays. Raises InvalidRequest where two versions have one name, StorageTrouble.
     """
-    found = read_identity(folder)
-    if found is None:
-        raise InvalidRequest(f"{folder} holds no store")
-    first, *others = found.versions if base is None else base
-    changed = msgspec.structs.replace(
-        found, version=first, others=tuple(others), beside=found.beside if beside is None else tuple(beside)
-    )
-    if len({version.name for version in changed.held}) < len(changed.held):
-        raise InvalidRequest(f"{folder / STORE_FILE}: two versions of the store have one name")
-    if changed != found:
-        _write(folder / STORE_FILE, changed)
-    return changed
+    path = below(files.address, STORE_FILE)
+
+    def changed(held: bytes | None) -> bytes | None:
+        if held is None:
+            raise InvalidRequest(f"{files.address} holds no store")
+        found = _decoded(path, held)
+        first, *others = found.versions if base is None else base
+        made = msgspec.structs.replace(
+            found, version=first, others=tuple(others), beside=found.beside if beside is None else tuple(beside)
+        )
+        if len({version.name for version in made.held}) < len(made.held):
+            raise InvalidRequest(f"{path}: two versions of the store have one name")
+        return None if made == found else _encoded(made)
+
+    document = files.change(STORE_FILE, changed)
+    assert document is not None
+    return _decoded(path, document.data or b"")
 
 
-def _write(path: Path, identity: StoreIdentity) -> None:
-    write_private(path, msgspec.json.format(msgspec.json.encode(identity)).decode())
+def _encoded(identity: StoreIdentity) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(identity))
 
 
 def _fitting(
-    path: Path, found: StoreIdentity, wanted: int | None, versions: Sequence[EmbeddingVersion]
+    path: str, found: StoreIdentity, wanted: int | None, versions: Sequence[EmbeddingVersion]
 ) -> StoreIdentity:
     if unknown := [version.name for version in found.versions if version not in versions]:
         asked = ", ".join(repr(version.name) for version in versions)

@@ -24,7 +24,7 @@ from serve_app.backup import catalogue, repair
 from serve_app.backup.compare import compare
 from serve_app.backup.copying import Pace
 from serve_app.backup.findings import Report
-from serve_app.backup.layout import Layout, log_folder, table_name
+from serve_app.backup.layout import Layout, below, log_folder, table_name
 from serve_app.backup.manifest import Manifest
 from serve_app.backup.plan import plan
 from serve_app.backup.restore import Restorer, choose, until
@@ -36,7 +36,7 @@ from serve_app.config import Settings, load_settings
 from serve_app.errors import InvalidRequest, MemstrataError, StoreUnavailable
 from serve_app.stores.addresses import given_address
 from serve_app.stores.folder_lock import lock_folder
-from serve_app.stores.places import DiskPlace, open_place
+from serve_app.stores.places import open_place
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import microseconds
 
@@ -116,7 +116,7 @@ def _offline(settings: Settings, to: str | None, kind: Any, shown: Bar) -> Done:
         raise InvalidRequest("where to? give --to, or set [backup] uri")
     place, layout = open_place(uri, settings.backup_connection), settings.layout
     layout.shape()
-    record = StoreRecord(layout.folder)
+    record = StoreRecord(layout.documents)
     known = record.store_id
     planned = plan(catalogue.look(place, known, {}), kind, known, microseconds())
     base = None if planned.base is None else catalogue.read_manifest(place, planned.base.id)
@@ -289,7 +289,7 @@ def _repair(layout: Layout, only: int | None, do: bool) -> Done:
         reader = layout.reader(shape, number)
         changes = repair.work_out(segments, reader.folded_seq())
         if do:
-            repair.apply(segments, changes, DiskPlace(layout.folder), f"{DAMAGED}/{table_name(number)}")
+            repair.apply(segments, changes, layout.home, f"{DAMAGED}/{table_name(number)}")
         lines += [_change(number, change) for change in changes]
     return Done({"repaired": do, "changes": lines}, _repair_told(layout, lines, do))
 
@@ -313,7 +313,11 @@ def _repair_told(layout: Layout, lines: list[dict[str, Any]], do: bool) -> str:
         + (f"{line['entries_lost']} are lost" if line["entries_lost"] is not None else "all others are lost")
         for line in lines
     ]
-    end = f"repaired; the damaged segments are kept in {layout.folder / DAMAGED}" if do else "give --yes to do it"
+    end = (
+        f"repaired; the damaged segments are kept in {below(layout.files_uri, DAMAGED)}"
+        if do
+        else "give --yes to do it"
+    )
     return "\n".join([*told, end])
 
 

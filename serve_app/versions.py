@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ from serve_app.errors import EncoderUnavailable, InvalidRequest
 from serve_app.models.embed import EncoderOptions
 from serve_app.ports import Embedder
 from serve_app.shards import StoreIdentity, change_identity, read_identity
+from serve_app.stores.documents import Documents
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +37,10 @@ class Opened(NamedTuple):
 
 
 class StoredVersions:
-    """What the store in a data folder says of its versions. See `migrate.switch.Identity`."""
+    """What a store says of its versions. See `migrate.switch.Identity`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, files: Documents) -> None:
+        self._files = files
 
     @property
     def base(self) -> tuple[EmbeddingVersion, ...]:
@@ -51,13 +51,13 @@ class StoredVersions:
         return self._identity.beside
 
     def change(self, base: Sequence[EmbeddingVersion], beside: Sequence[EmbeddingVersion]) -> None:
-        change_identity(self._folder, base=base, beside=beside)
+        change_identity(self._files, base=base, beside=beside)
 
     @property
     def _identity(self) -> StoreIdentity:
-        found = read_identity(self._folder)
+        found = read_identity(self._files)
         if found is None:
-            raise InvalidRequest(f"{self._folder} holds no store any more")
+            raise InvalidRequest(f"{self._files.address} holds no store any more")
         return found
 
 
@@ -67,7 +67,7 @@ def open_versions(settings: Settings, brought: Brought, open_one: OpenEncoder) -
     Raises EncoderUnavailable, InvalidRequest where a version of the base cannot be opened. One beside it that cannot
     is left out: what serves must not depend on it, and Control tries it again.
     """
-    identity = read_identity(settings.store_folder)
+    identity = read_identity(settings.files)
     if identity is None:
         return Opened(settings.open_embedders(open_one), [])
     try:
@@ -123,7 +123,7 @@ def _warn(settings: Settings, base: Sequence[str], configured: Sequence[str]) ->
     if missing or base[0] != configured[0]:
         _log.warning(
             "%s: the encoder is that of %s, which a migration has brought; the settings name %s: bring them up to date",
-            settings.store_folder,
+            settings.files_uri,
             ", ".join(missing or base),
             ", ".join(configured) or "one that cannot be opened",
         )

@@ -13,6 +13,7 @@ from serve_app.config import StoreOptions
 from serve_app.core import Owner
 from serve_app.errors import ShardElsewhere
 from serve_app.placement import shard_of
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.write.shard_writers import ShardWriters
 from tests.api.running import Running, hash_settings, refused
 
@@ -29,7 +30,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[int], Running]]:
             started.pop(number).stop()
         one = started[number] = Running(hash_settings(tmp_path / f"shard-{number}", store=store), only=[number])
         (one.data / "admin.key").write_text(
-            KeyFile(tmp_path / "store").create(tenant="default", role="operator", user=None)[1]
+            KeyFile(DiskDocuments(tmp_path / "store")).create(tenant="default", role="operator", user=None)[1]
         )
         return one
 

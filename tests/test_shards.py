@@ -13,6 +13,7 @@ from serve_app.backup.layout import Layout
 from serve_app.errors import InvalidRequest
 from serve_app.models.stub import HashEmbedder
 from serve_app.shards import change_identity, identity_of, read_identity
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.api.running import hash_settings
 
 ONE, TWO, THREE = (HashEmbedder(dimension).version for dimension in (64, 32, 16))
@@ -58,22 +59,23 @@ def test_a_store_of_a_version_that_the_settings_lack_is_refused(tmp_path: Path) 
 
 def test_versions_come_beside_and_take_over_and_what_the_store_is_stays_readable(tmp_path: Path) -> None:
     made = identity_of(hash_settings(tmp_path), (ONE, TWO))
-    prepared = change_identity(tmp_path, beside=[THREE])
+    files = DiskDocuments(tmp_path)
+    prepared = change_identity(files, beside=[THREE])
     assert (prepared.versions, prepared.held, prepared.inline) == ((ONE, TWO), (ONE, TWO, THREE), (ONE, TWO))
-    assert change_identity(tmp_path, beside=[THREE]) == prepared == read_identity(tmp_path)
-    retired = change_identity(tmp_path, base=[THREE, TWO])
+    assert change_identity(files, beside=[THREE]) == prepared == read_identity(files)
+    retired = change_identity(files, base=[THREE, TWO])
     assert (retired.versions, retired.held, retired.inline) == ((THREE, TWO), (THREE, TWO), (TWO,))
     assert identity_of(hash_settings(tmp_path), (THREE, TWO)) == retired
     shape = Layout.of(tmp_path, "", "", {}).shape()
     assert (shape.held, shape.inline) == (retired.held, retired.inline)
-    assert change_identity(tmp_path, base=[ONE, TWO], beside=[]) == made
+    assert change_identity(files, base=[ONE, TWO], beside=[]) == made
 
 
 def test_two_versions_of_one_name_are_refused(tmp_path: Path) -> None:
     made = identity_of(hash_settings(tmp_path), (ONE,))
     with pytest.raises(InvalidRequest, match="one name"):
-        change_identity(tmp_path, beside=[msgspec.structs.replace(ONE, revision="2")])
-    assert read_identity(tmp_path) == made
+        change_identity(DiskDocuments(tmp_path), beside=[msgspec.structs.replace(ONE, revision="2")])
+    assert read_identity(DiskDocuments(tmp_path)) == made
     with pytest.raises(InvalidRequest, match="holds no store"):
-        change_identity(tmp_path / "none", beside=[TWO])
-    assert read_identity(tmp_path / "none") is None
+        change_identity(DiskDocuments(tmp_path / "none"), beside=[TWO])
+    assert read_identity(DiskDocuments(tmp_path / "none")) is None

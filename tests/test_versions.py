@@ -10,6 +10,7 @@ import pytest
 from serve_app.config import MultilingualOptions
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.shards import change_identity, identity_of
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.versions import open_versions
 from tests.api.running import hash_settings
 
@@ -27,7 +28,7 @@ def test_a_version_that_has_taken_the_primary_ones_place_is_told_though_the_sett
     with caplog.at_level(logging.WARNING, "serve_app.versions"):
         open_versions(settings, {}, open_embedder)
         assert caplog.records == []
-        change_identity(tmp_path, base=[second])
+        change_identity(DiskDocuments(tmp_path), base=[second])
         opened = open_versions(settings, {}, open_embedder)
     assert [one.version for one in opened.base] == [second]
     assert [second.name in one.getMessage() for one in caplog.records] == [True]

@@ -40,13 +40,16 @@ class AdminRoutes:
         policies: PolicyFile,
         rescan: Rescan,
         layouts: LayoutFile,
+        settles_s: float = 0.0,
     ) -> None:
+        """`settles_s`: so long after a change of keys, policies or layouts it holds everywhere, and is answered."""
         self._memory = memory
         self._operator = operator
         self._keys = keys
         self._policies = policies
         self._rescan = rescan
         self._layouts = layouts
+        self._settles_s = settles_s
 
     async def stats(self, who: Principal, request: Request) -> Response:
         """`version` is the primary one of the embedding versions."""
@@ -86,6 +89,7 @@ class AdminRoutes:
             raise Forbidden("an admin makes keys of its own tenant, and no operator keys")
         create = partial(self._keys.create, user=body.user_id, rate_per_s=body.rate_per_s)
         key_id, key = await asyncio.to_thread(create, tenant=tenant, role=body.role)
+        await asyncio.sleep(self._settles_s)
         shown = {"key_id": key_id, "key": key, "tenant": tenant, "role": body.role, "rate_per_s": body.rate_per_s}
         return json_response(shown, 201)
 
@@ -96,6 +100,7 @@ class AdminRoutes:
     async def delete_key(self, who: Principal, request: Request) -> Response:
         tenant = None if who.role == "operator" else who.tenant
         await asyncio.to_thread(self._keys.revoke, request.path[0], tenant)
+        await asyncio.sleep(self._settles_s)
         return json_response({"deleted": 1})
 
     async def list_users(self, who: Principal, request: Request) -> Response:
@@ -124,6 +129,7 @@ class AdminRoutes:
         if name in OF_SERVICE:
             who.require_operator("this policy is the service's: only an operator sets it")
         policy = await asyncio.to_thread(self._policies.put, who.tenant, name, request.body)
+        await asyncio.sleep(self._settles_s)
         return json_response({"name": name, "policy": msgspec.to_builtins(policy)})
 
     async def list_layouts(self, who: Principal, request: Request) -> Response:
@@ -139,10 +145,12 @@ class AdminRoutes:
         """The body is the layout as a whole. The answer's revision is the one from which it counts."""
         name, body = identifier(request.path[0], "name"), await _layout(request.body)
         chosen = await asyncio.to_thread(self._layouts.put, who.tenant, name, body)
+        await asyncio.sleep(self._settles_s)
         return json_response(_shown_layout(chosen) | {"revision": chosen.revision})
 
     async def remove_layout(self, who: Principal, request: Request) -> Response:
         revision = await asyncio.to_thread(self._layouts.remove, who.tenant, request.path[0])
+        await asyncio.sleep(self._settles_s)
         return json_response({"deleted": 1, "revision": revision})
 
 

@@ -1,15 +1,14 @@
 """API keys: made, hashed at rest, revoked, and turned into a principal. Who may do what is decided here only.
 
 A key is `ms_<key_id>_<secret>` with 256 random bits; the file holds its SHA-256, which is enough
-for a secret that nobody chose. The file is read again whenever it changes, so that a key made or
-revoked by the command line counts at once.
+for a secret that nobody chose. The file is read again whenever it changes: a key that somebody made or
+revoked counts here `settles_s` later at the latest, which is at once where the file lies on a disk.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,7 +16,8 @@ from msgspec import Meta
 
 from serve_app.api.ids import identifier
 from serve_app.errors import Forbidden, InvalidRequest, NotFound, Unauthorized
-from serve_app.stores.private_file import PrivateFile, write_private
+from serve_app.stores.documents import Documents
+from serve_app.stores.private_file import PrivateFile
 
 KeyRole = Literal["app", "admin", "operator"]
 
@@ -64,11 +64,11 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class KeyFile:
-    """The keys of one store. Safe for many threads, and for writers in several processes: a lock file orders them."""
+    """The keys of one store. Safe for many threads, and for writers in several processes."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = PrivateFile(folder / KEYS_FILE, list[KeyRecord], list)
-        self._first = folder / FIRST_KEY_FILE
+    def __init__(self, files: Documents) -> None:
+        self._files = files
+        self._file = PrivateFile(files, KEYS_FILE, list[KeyRecord], list)
         self._by_digest: tuple[list[KeyRecord] | None, dict[str, KeyRecord]] = (None, {})
 
     @property
@@ -78,11 +78,17 @@ class KeyFile:
 
     def ensure_first(self) -> str | None:
         """On a store without keys: make one operator key, keep it in `admin.key` (mode 0600), and give it."""
-        if self._read():
+        if self._file.read():
             return None
-        _, key = self.create(tenant=DEFAULT_TENANT, role="operator")
-        write_private(self._first, key + "\n")
+        key, record = _new_key(DEFAULT_TENANT, "operator")
+        if record not in self._file.change(lambda records: records or [record]):
+            return None  # somebody else was first
+        self._files.change(FIRST_KEY_FILE, lambda _: f"{key}\n".encode())
         return key
+
+    def refresh(self) -> None:
+        """Read what is in the file, here and now: a request that asks next finds it in memory."""
+        self._file.read()
 
     def create(
         self, *, tenant: str, role: KeyRole, user: str | None = None, rate_per_s: float | None = None
@@ -93,26 +99,25 @@ class KeyFile:
             identifier(user, "user_id")
             if role != "app":  # it could not do what its role is for, see `require_admin`
                 raise InvalidRequest("user_id: only a key of role app is bound to a user")
-        key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        key = f"ms_{key_id}_{secret}"
-        record = KeyRecord(key_id, _digest(key), tenant, role, user, rate_per_s)
-        with self._file.changing() as write:
-            write([*self._file.read(), record])
-        return key_id, key
+        key, record = _new_key(tenant, role, user, rate_per_s)
+        self._file.change(lambda records: records if record in records else [*records, record])
+        return record.key_id, key
 
     def revoke(self, key_id: str, tenant: str | None) -> None:
         """`tenant` is None for an operator, who may revoke any key.
 
         Raises NotFound, also where the key is of another tenant; Forbidden where it is an operator's.
         """
-        with self._file.changing() as write:
-            records = self._file.read()
+
+        def without(records: list[KeyRecord]) -> list[KeyRecord]:
             found = next((one for one in records if one.key_id == key_id), None)
             if found is None or tenant not in (None, found.tenant):
                 raise NotFound("no such key")
             if tenant is not None and found.role == "operator":
                 raise Forbidden("only an operator revokes the key of an operator")
-            write([one for one in records if one.key_id != key_id])
+            return [one for one in records if one.key_id != key_id]
+
+        self._file.change(without)
 
     def records(self, tenant: str | None) -> list[KeyRecord]:
         return [one for one in self._file.read() if tenant in (None, one.tenant)]
@@ -133,6 +138,15 @@ class KeyFile:
         if records is not self._by_digest[0]:
             self._by_digest = (records, {record.sha256: record for record in records})
         return self._by_digest[1]
+
+
+def _new_key(
+    tenant: str, role: KeyRole, user: str | None = None, rate_per_s: float | None = None
+) -> tuple[str, KeyRecord]:
+    """The key, and what is stored of it."""
+    key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    key = f"ms_{key_id}_{secret}"
+    return key, KeyRecord(key_id, _digest(key), tenant, role, user, rate_per_s)
 
 
 def _digest(key: str) -> str:

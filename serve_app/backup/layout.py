@@ -8,22 +8,25 @@ import msgspec
 
 from serve_app.core import EmbeddingVersion
 from serve_app.errors import InvalidRequest
+from serve_app.stores.documents import Documents
+from serve_app.stores.documents_object import open_documents
+from serve_app.stores.durable import local_folder
 from serve_app.stores.golden_file import GOLDEN_FOLDER
-from serve_app.stores.places import DiskPlace, Place, open_place
+from serve_app.stores.places import Place, open_place
 from serve_app.stores.table_reader import TableReader
 from serve_app.stores.vector_table import beside_name
 
 STORE_FILE = "store.json"
 MIGRATIONS_FILE = "migrations.json"
 SMALL_FILES = (STORE_FILE, "keys.json", "policies.json", "layouts.json", MIGRATIONS_FILE)
-"""What a backup takes from the data folder itself: identity, hashes of keys (no key itself), policies, layouts, and how
+"""What a backup takes of the small files: identity, hashes of keys (no key itself), policies, layouts, and how
 far migrations are."""
 
 SMALL_FOLDERS = (GOLDEN_FOLDER,)
 """Folders of small files (`*.json`) that it takes, too: golden queries."""
 
 RESTORE_FILE = "restore.json"
-"""Stands in a data folder while a restore into it is not finished; a service does not start on such a folder."""
+"""Stands among the small files while a restore is not finished; a service does not start on such a store."""
 
 LOG, TABLES, COLD = "log", "tables", "cold"
 
@@ -53,9 +56,9 @@ class Shape(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """A store's data folder, and the address of its log and of each root of tables."""
+    """The addresses of a store: of its small files, of its log and of each root of tables."""
 
-    folder: Path
+    files_uri: str
     log_uri: str
     tables: dict[str, str]
     options: dict[str, str]
@@ -65,26 +68,27 @@ class Layout(msgspec.Struct, frozen=True):
     @classmethod
     def of(
         cls,
-        folder: Path,
+        files: str | Path,
         log_uri: str,
         tables_uri: str,
         options: dict[str, str],
         cold_uri: str = "",
         cold_options: dict[str, str] | None = None,
     ) -> Layout:
-        """Addresses that are empty lie below the data folder, as in a service."""
+        """Addresses that are empty lie below that of the small files, as in a service."""
         uris = {TABLES: tables_uri, COLD: cold_uri}
-        roots = {name: uri or str(folder / name) for name, uri in uris.items()}
-        return cls(folder, log_uri or str(folder / LOG), roots, options, cold_options or {})
+        roots = {name: uri or below(files, name) for name, uri in uris.items()}
+        return cls(str(files), log_uri or below(files, LOG), roots, options, cold_options or {})
 
     def shape(self) -> Shape:
-        """Raises InvalidRequest where the folder holds no store."""
+        """Raises InvalidRequest where no store is there, StoreUnavailable."""
+        found = self.documents.read(STORE_FILE)
+        if found is None:
+            raise InvalidRequest(f"{self.files_uri} holds no store: there is no {STORE_FILE}")
         try:
-            return msgspec.json.decode((self.folder / STORE_FILE).read_bytes(), type=Shape)
-        except OSError as error:
-            raise InvalidRequest(f"{self.folder} holds no store: {STORE_FILE}: {error.strerror}") from error
+            return msgspec.json.decode(found.data or b"", type=Shape)
         except msgspec.DecodeError as error:
-            raise InvalidRequest(f"{self.folder / STORE_FILE} does not describe a store: {error}") from error
+            raise InvalidRequest(f"{below(self.files_uri, STORE_FILE)} does not describe a store: {error}") from error
 
     def reader(self, shape: Shape, shard: int) -> TableReader:
         """A shard's table as it is now, with what lies beside it. Raises NotFound, StorageTrouble."""
@@ -103,7 +107,23 @@ class Layout(msgspec.Struct, frozen=True):
 
     @property
     def home(self) -> Place:
-        return DiskPlace(self.folder)
+        """Of the small files, as files."""
+        return open_place(self.files_uri, self.options)
+
+    @property
+    def documents(self) -> Documents:
+        """The small files themselves."""
+        return open_documents(self.files_uri, self.options)
+
+    @property
+    def folder(self) -> Path | None:
+        """That of the small files; None where they are in a bucket."""
+        return local_folder(self.files_uri)
+
+
+def below(uri: str | Path, name: str) -> str:
+    """The address of what lies in a folder or a bucket."""
+    return f"{uri.rstrip('/')}/{name}" if isinstance(uri, str) and "://" in uri else str(Path(uri) / name)
 
 
 def log_folder(shard: int) -> str:

@@ -140,12 +140,12 @@ class Restorer:
             return
         if found != wanted:
             raise InvalidRequest(
-                f"{self._layout.folder} holds an unfinished restore of {found.backup}: finish it with the same "
+                f"{self._layout.files_uri} holds an unfinished restore of {found.backup}: finish it with the same "
                 "--backup and --at, or delete the folder"
             )
 
     def _refuse_unless_empty(self) -> None:
-        places = {str(self._layout.folder): self._layout.home, self._layout.log_uri: self._layout.place(LOG)}
+        places = {self._layout.files_uri: self._layout.home, self._layout.log_uri: self._layout.place(LOG)}
         places |= {uri: self._layout.place(root) for root, uri in self._layout.tables.items()}
         for uri, place in places.items():
             if place.list():

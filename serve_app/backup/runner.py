@@ -104,7 +104,7 @@ class BackupRunner:
         self._policies = policies
         self._holds = holds
         self._clock = clock
-        self._record = StoreRecord(layout.folder)
+        self._record = StoreRecord(layout.documents)
         self._store_id = self._record.store_id
         self._asking = threading.Lock()
         self._looking = threading.Lock()

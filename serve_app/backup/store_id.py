@@ -1,4 +1,4 @@
-"""Which store this is, and where it has been backed up: a small file of the data folder.
+"""Which store this is, and where it has been backed up: a small file of the store.
 
 The id is drawn once, so that backups of two stores at one address are told apart. Addresses are remembered beyond
 their setting: what was erased may lie in a backup at a former one, and that has to expire, too.
@@ -7,10 +7,10 @@ their setting: what was erased may lie in a backup at a former one, and that has
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 
 import msgspec
 
+from serve_app.stores.documents import Documents
 from serve_app.stores.private_file import PrivateFile
 
 STORE_ID_FILE = "backup.json"
@@ -27,21 +27,17 @@ class Known(msgspec.Struct, frozen=True):
 class StoreRecord:
     """Raises StoreUnavailable where the file cannot be read or written."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = PrivateFile(folder / STORE_ID_FILE, Known, Known)
+    def __init__(self, files: Documents) -> None:
+        self._file = PrivateFile(files, STORE_ID_FILE, Known, Known, watched=False)
 
     @property
     def store_id(self) -> str:
         """Made at the first call."""
-        known = self._file.read()
-        if known.store_id:
-            return known.store_id
-        with self._file.changing() as write:
-            known = self._file.read()
-            if not known.store_id:
-                known = msgspec.structs.replace(known, store_id=secrets.token_hex(8))
-                write(known)
-        return known.store_id
+
+        def drawn(known: Known) -> Known:
+            return known if known.store_id else msgspec.structs.replace(known, store_id=secrets.token_hex(8))
+
+        return self._file.read().store_id or self._file.change(drawn).store_id
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -52,7 +48,9 @@ class StoreRecord:
         """A backup goes there."""
         if self.addresses[:1] == (address,):
             return
-        with self._file.changing() as write:
-            known = self._file.read()
+
+        def noted(known: Known) -> Known:
             others = [one for one in known.addresses if one != address]
-            write(msgspec.structs.replace(known, addresses=(address, *others)[:ADDRESSES_MAX]))
+            return msgspec.structs.replace(known, addresses=(address, *others)[:ADDRESSES_MAX])
+
+        self._file.change(noted)

@@ -87,7 +87,7 @@ class Control:
     ) -> None:
         """`tell` shows the first key of a new store to people."""
         self._settings, self._bounds, self._clock, self._tell = settings, bounds or ControlBounds(), clock, tell
-        self._file = LeaseFile(settings.store_folder)
+        self._file = LeaseFile(settings.files)
         self._leases = Leases()
         self._shards = 0
         self._heard: dict[str, _Heard] = {}

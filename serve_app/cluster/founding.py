@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from serve_app.api.auth import FIRST_KEY_FILE, KeyFile
+from serve_app.backup.layout import below
 from serve_app.config import Settings
 from serve_app.errors import StoreUnavailable
 from serve_app.shards import StoreIdentity, identity_of, read_identity
@@ -27,25 +28,25 @@ def founded(settings: Settings, tell: Callable[[str], None]) -> StoreIdentity:
     """
     versions = [embedder.version for embedder in settings.open_embedders()]
     identity = identity_of(msgspec.structs.replace(settings, role="writer"), versions)
-    key = KeyFile(settings.store_folder).ensure_first()
+    key = KeyFile(settings.files).ensure_first()
     if key is not None:
         tell(f"first start: operator key of tenant default: {key}")
-        tell(f"it is kept in {settings.store_folder / FIRST_KEY_FILE}")
+        tell(f"it is kept in {below(settings.files_uri, FIRST_KEY_FILE)}")
     return identity
 
 
 async def store_there(settings: Settings, within_s: float = WAIT_S) -> StoreIdentity:
     """What the store is, as soon as it has been made. Raises StoreUnavailable if it is not in time, InvalidRequest."""
-    trouble = "Control has not made the store yet"
+    files, trouble = settings.files, "Control has not made the store yet"
     try:
         async with asyncio.timeout(within_s):
             while True:
                 try:
-                    found = await asyncio.to_thread(read_identity, settings.store_folder)
+                    found = await asyncio.to_thread(read_identity, files)
                     if found is not None:
                         return found
                 except StoreUnavailable as error:
                     trouble = str(error)
                 await asyncio.sleep(PAUSE_S)
     except TimeoutError as error:
-        raise StoreUnavailable(f"{settings.store_folder}: {trouble}") from error
+        raise StoreUnavailable(f"{settings.files_uri}: {trouble}") from error

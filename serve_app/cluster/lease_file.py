@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from serve_app.cluster.messages import Leases
+from serve_app.stores.documents import Documents
 from serve_app.stores.private_file import PrivateFile
 
 __all__ = ["LEASES_FILE", "LeaseFile"]
@@ -15,8 +14,8 @@ LEASES_FILE = "leases.json"
 class LeaseFile:
     """Safe for threads and processes. Both calls wait for the store: not for an event loop."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = PrivateFile(folder / LEASES_FILE, Leases, Leases)
+    def __init__(self, files: Documents) -> None:
+        self._file = PrivateFile(files, LEASES_FILE, Leases, Leases, watched=False)
 
     def read(self) -> Leases:
         """None given yet: no leases at all, of revision 0. Raises StoreUnavailable."""
@@ -24,9 +23,4 @@ class LeaseFile:
 
     def replace(self, known: Leases, wanted: Leases) -> Leases:
         """Those that hold then: the wanted ones only where the known ones held. Raises StorageTrouble."""
-        with self._file.changing() as write:
-            found = self._file.read()
-            if found != known:
-                return found
-            write(wanted)
-        return wanted
+        return self._file.change(lambda found: wanted if found == known else found)

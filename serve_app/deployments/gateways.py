@@ -22,7 +22,7 @@ def compose_gateway(place: Place, **parts: Any) -> AsgiService:
 
     settings = place.settings("gateway", own_name("gateway"))
     writers = ServeWriters()
-    upstream = Upstream(ServeControl(), writers, LeaseFile(settings.store_folder))
+    upstream = Upstream(ServeControl(), writers, LeaseFile(settings.files))
     return _Waiting(Service(settings, upstream=upstream, **parts), settings, writers)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ from serve_app.migrate.intervals import Intervals, added, missing, size, without
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.record import Migration
 from serve_app.migrate.units import Claim, Dead, ShardLeft, Taken, Units
-from serve_app.stores.durable import make_folders
+from serve_app.stores.documents import Documents
 from serve_app.stores.private_file import PrivateFile
 from serve_app.write.backfill import BackfillItem, Written, put_backfill
 from serve_app.write.commit import ShardWriter
@@ -95,7 +94,7 @@ class Backfills:
     def __init__(
         self,
         migrations: MigrationFile,
-        folder: Path,
+        files: Documents,
         writers: Sequence[ShardWriter],
         fold: Callable[[int], object],
         rest_s: Callable[[int], float],
@@ -103,7 +102,7 @@ class Backfills:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`rest_s`: what `Pace` says for so many bytes of vectors in a tail."""
-        self._migrations, self._folder, self._writers = migrations, folder / FOLDER, writers
+        self._migrations, self._place, self._writers = migrations, files, writers
         self._fold, self._rest_s, self._silent_s, self._clock = fold, rest_s, silent_s, clock
         self._files: dict[str, PrivateFile[Progress]] = {}
         self._changing = threading.Lock()
@@ -265,7 +264,7 @@ class Backfills:
         with self._changing:
             for known in (self._files, self._heard, self._rates, self._complete):
                 known.pop(migration.id, None)
-            (self._folder / f"{migration.id}.json").unlink(missing_ok=True)
+            self._place.delete(_name_of(migration.id))
 
     # ---- the file
 
@@ -290,17 +289,19 @@ class Backfills:
         return self._file(migration_id).read()
 
     def _write(self, migration_id: str, progress: Progress) -> None:
-        make_folders(self._folder, 0o700)
-        with self._file(migration_id).changing() as write:
-            write(progress)
+        self._file(migration_id).change(lambda _: progress)
 
     def _file(self, migration_id: str) -> PrivateFile[Progress]:
-        """`migration_id` is that of a record: no path can hide in it."""
         file = self._files.get(migration_id)
         if file is None:
-            path = self._folder / f"{migration_id}.json"
-            file = self._files.setdefault(migration_id, PrivateFile(path, Progress, Progress))
+            opened = PrivateFile(self._place, _name_of(migration_id), Progress, Progress)
+            file = self._files.setdefault(migration_id, opened)
         return file
+
+
+def _name_of(migration_id: str) -> str:
+    """The id is that of a record: no path can hide in it."""
+    return f"{FOLDER}/{migration_id}.json"
 
 
 def _require_sound(units: Units, through: Sequence[int]) -> None:

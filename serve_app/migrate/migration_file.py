@@ -1,4 +1,4 @@
-"""The migrations of a store, in one file of its folder: how far each is, and what their targets left behind.
+"""The migrations of a store, in one file of it: how far each is, and what their targets left behind.
 
 Promises that a change is to the revision that was read, or refused: of two that decide at once, one has decided. What
 is written is durable before it has any effect.
@@ -7,7 +7,6 @@ is written is durable before it has any effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from serve_app.errors import MigrationChanged, MigrationRunning, NotFound
 from serve_app.migrate.record import FOLLOWS, Kind, Migration, Migrations, Step, Terms
 from serve_app.routing import EPOCHS_MAX, Epoch
+from serve_app.stores.documents import Documents
 from serve_app.stores.private_file import PrivateFile
 
 MIGRATIONS_FILE = "migrations.json"
@@ -31,11 +31,11 @@ Fields = Mapping[str, Any]
 
 
 class MigrationFile:
-    """Safe for many threads and processes: a lock file orders changes, and each is to the newest state or refused."""
+    """Safe for many threads and processes: each change is to the newest state, or refused."""
 
-    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
+    def __init__(self, files: Documents, clock: Callable[[], int]) -> None:
         """`clock` gives microseconds since the epoch."""
-        self._file = PrivateFile(folder / MIGRATIONS_FILE, Migrations, Migrations)
+        self._file = PrivateFile(files, MIGRATIONS_FILE, Migrations, Migrations)
         self._clock = clock
 
     @property
@@ -44,7 +44,7 @@ class MigrationFile:
         return self._file.trouble
 
     def read(self) -> Migrations:
-        """Costs one stat while the file stays as it is. Raises StoreUnavailable."""
+        """At next to no cost while the file stays as it is. Raises StoreUnavailable."""
         return self._file.read()
 
     def find(self, migration_id: str) -> Migration:
@@ -53,8 +53,9 @@ class MigrationFile:
 
     def add(self, kind: Kind, terms: Terms, **fields: Any) -> Migration:
         """A new one, in its first state. Raises MigrationRunning where one of its kind has not ended."""
-        with self._file.changing() as write:
-            stored, now = self._file.read(), self._clock()
+
+        def begun(stored: Migrations) -> Migrations:
+            now = self._clock()
             if (running := stored.running(kind)) is not None:
                 raise MigrationRunning(f"migration {running.id} is in state {running.state}; one of a kind at a time")
             first = FOLLOWS[kind][0]
@@ -67,9 +68,9 @@ class MigrationFile:
                 steps=(Step(first, now),),
                 **fields,
             )
-            write(replace(stored, migrations=_remembered((*stored.migrations, made)), made=stored.made + 1))
-        self._file.read()
-        return made
+            return replace(stored, migrations=_remembered((*stored.migrations, made)), made=stored.made + 1)
+
+        return self._file.change(begun).migrations[-1]
 
     def change(
         self, migration_id: str, revision: int, *, why: str = "", epochs: Sequence[Epoch] = (), **fields: Any
@@ -96,28 +97,28 @@ class MigrationFile:
         epochs: Sequence[Epoch] = (),
     ) -> Migration:
         """Change it as it is now: `fields_of` is shown that, and gives what changes, nothing or an error of its own."""
-        with self._file.changing() as write:
-            stored = self._file.read()
+
+        def amended(stored: Migrations) -> Migrations:
             found = _found(stored, migration_id)
             fields = fields_of(found)
             if not fields and not epochs:
-                return found
+                return stored
             changed = self._changed(found, why, fields)
             others = tuple(changed if one.id == found.id else one for one in stored.migrations)
             followed = (*stored.epochs, *epochs)[-EPOCHS_MAX:]
-            write(replace(stored, migrations=_remembered(others), epochs=followed))
-        self._file.read()
-        return changed
+            return replace(stored, migrations=_remembered(others), epochs=followed)
+
+        return _found(self._file.change(amended), migration_id)
 
     def keep_encoder(self, version: str, options: Mapping[str, Any] | None) -> None:
         """Note the options of a version's encoder; None: the store holds it no more."""
-        with self._file.changing() as write:
-            stored = self._file.read()
+
+        def kept(stored: Migrations) -> Migrations:
             others = {name: one for name, one in stored.encoders.items() if name != version}
             encoders = others if options is None else others | {version: dict(options)}
-            if encoders != stored.encoders:
-                write(replace(stored, encoders=encoders))
-        self._file.read()
+            return stored if encoders == stored.encoders else replace(stored, encoders=encoders)
+
+        self._file.change(kept)
 
     def _changed(self, found: Migration, why: str, fields: Fields) -> Migration:
         changed = replace(found, **fields, revision=found.revision + 1)

@@ -21,8 +21,7 @@ import msgspec
 
 from serve_app.errors import NotFound
 from serve_app.migrate.record import Migration
-from serve_app.stores.durable import make_folders
-from serve_app.stores.private_file import write_private
+from serve_app.stores.durable import make_folders, write_private
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class JobRunner:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`folder` is the store's data folder; `done` grows as a job gets on, within bounds.
+        """`folder` is the data folder of the service; `done` grows as a job gets on, within bounds.
 
         A key that a killed service has left is revoked.
         """
@@ -126,7 +125,7 @@ class JobRunner:
         self._done_before = self._done(migration)
         key_file = self._folder / KEY_FILE
         _, key = self._keys.create(tenant=TENANT, role="operator")
-        write_private(key_file, key + "\n")
+        write_private(key_file, f"{key}\n".encode())
         asked = ["--url", self._place.url, "--data", str(self._data), "--migration", migration.id]
         asked += ["--key-file", str(key_file)]
         asked += [] if self._place.config is None else ["--config", str(self._place.config.absolute())]

@@ -84,6 +84,16 @@ def replace_file(path: Path, fresh: Path, pieces: Iterable[bytes], fsync: Fsync 
         raise
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, durably, readable by its owner only. Raises StorageFull, StoreUnavailable."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, fresh, [data])
+    except OSError as error:
+        raise trouble(f"{path.name} cannot be written", error) from error
+
+
 def make_folders(folder: Path, mode: int = 0o777, fsync: Fsync = os.fsync) -> None:
     """Make a folder and those above it. Each new one's own name is synced, too: a file is not safer than its path."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]

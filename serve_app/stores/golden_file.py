@@ -11,14 +11,13 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from serve_app.errors import QuotaExceeded
 from serve_app.policies import PRIVACY_LEVELS, PrivacyLevel, looser
-from serve_app.stores.durable import make_folders, trouble
+from serve_app.stores.documents import Documents
 from serve_app.stores.private_file import PrivateFile
 
 GOLDEN_FOLDER = "golden"
@@ -79,10 +78,10 @@ class GoldenSet(msgspec.Struct, frozen=True):
 
 
 class GoldenFiles:
-    """Of one store. Safe for many threads; writers in several processes are ordered by lock files."""
+    """Of one store. Safe for many threads, and for writers in several processes."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / GOLDEN_FOLDER
+    def __init__(self, files: Documents) -> None:
+        self._place = files
         self._files: OrderedDict[str, PrivateFile[GoldenSet]] = OrderedDict()
         self.levels: dict[str, PrivacyLevel] = {}
         """By tenant, as last read or written here."""
@@ -100,58 +99,56 @@ class GoldenFiles:
 
     def tenants(self) -> list[str]:
         """Those who have a file. Raises StoreUnavailable."""
-        try:
-            paths = sorted(self._folder.glob("*.json"))
-        except OSError as error:
-            raise trouble("golden queries cannot be listed", error) from error
-        return [PrivateFile(path, GoldenSet, GoldenSet).read().tenant for path in paths]
+        return [self._opened(name).read().tenant for name in self._place.names(GOLDEN_FOLDER)]
 
     def add(self, tenant: str, new: Golden, level: PrivacyLevel) -> tuple[Golden, bool]:
         """The query as it is stored, and whether it was not there before; its id is given here.
 
         Raises QuotaExceeded, StorageTrouble.
         """
-        made: list[tuple[Golden, bool]] = []
+        added_last: list[tuple[Golden, bool]] = []
 
         def added(held: GoldenSet) -> GoldenSet:
             known = next((one for one in held.queries if one.same_as(new)), None)
-            made.append((known or replace(new, id=_id_after(held, new.stored_at)), known is None))
+            added_last[:] = [(known or replace(new, id=_id_after(held, new.stored_at)), known is None)]
             if known is not None:
                 return held
             _require_room(held, new)
-            return replace(held, queries=(*held.queries, made[0][0]), level=looser(held.level, level))
+            return replace(held, queries=(*held.queries, added_last[0][0]), level=looser(held.level, level))
 
         self.change(tenant, added)
-        return made[0]
+        return added_last[0]
 
     def change(self, tenant: str, changed: Callable[[GoldenSet], GoldenSet]) -> None:
         """Replace what the tenant has by what `changed` makes of it; the same value changes nothing."""
-        with suppress(OSError):  # told below, as trouble with the file itself
-            make_folders(self._folder, 0o700)
-        file = self._file(tenant)
-        with file.changing() as write:
-            held = replace(file.read(), tenant=tenant)
+
+        def made_of(found: GoldenSet) -> GoldenSet:
+            held = replace(found, tenant=tenant)
             made = changed(held)
-            if made is not held:
-                write(made if made.queries else replace(made, level=_TIGHTEST))
-        self.of(tenant)  # what is gone is not remembered either
+            if made is held:
+                return found
+            return made if made.queries else replace(made, level=_TIGHTEST)
+
+        self.levels[tenant] = self._file(tenant).change(made_of).level
 
     def clear_leftovers(self) -> None:
         """Remove what a writer that was killed had half written: it may hold what is erased since."""
-        for path in self._folder.glob(".*.json.*"):
-            with suppress(OSError):
-                path.unlink()
+        self._place.clear_leftovers(GOLDEN_FOLDER)
 
     def _file(self, tenant: str) -> PrivateFile[GoldenSet]:
         file = self._files.get(tenant)
         if file is None:
-            path = self._folder / f"{hashlib.sha256(tenant.encode()).hexdigest()[:32]}.json"
-            file = self._files.setdefault(tenant, PrivateFile(path, GoldenSet, GoldenSet))
+            name = f"{GOLDEN_FOLDER}/{hashlib.sha256(tenant.encode()).hexdigest()[:32]}.json"
+            file = self._files.setdefault(tenant, self._opened(name))
             while len(self._files) > TENANTS_REMEMBERED:
                 self._files.popitem(last=False)
         with suppress(KeyError):  # another thread has let it go
             self._files.move_to_end(tenant)
         return file
+
+    def _opened(self, name: str) -> PrivateFile[GoldenSet]:
+        """There may be many, and none is asked for with each request: they are read where they lie."""
+        return PrivateFile(self._place, name, GoldenSet, GoldenSet, watched=False)
 
 
 def without(ids: Sequence[str]) -> Callable[[GoldenSet], GoldenSet]:

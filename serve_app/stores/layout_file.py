@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +18,7 @@ from serve_app.layouts import (
     State,
     TunedLayout,
 )
+from serve_app.stores.documents import Documents
 from serve_app.stores.private_file import PrivateFile
 
 LAYOUTS_FILE = "layouts.json"
@@ -34,8 +34,8 @@ class Stored(msgspec.Struct, frozen=True):
 class LayoutFile:
     """See `layouts.Layouts`."""
 
-    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
-        self._file = PrivateFile(folder / LAYOUTS_FILE, Stored, Stored)
+    def __init__(self, files: Documents, clock: Callable[[], int]) -> None:
+        self._file = PrivateFile(files, LAYOUTS_FILE, Stored, Stored)
         self._clock = clock
         self._newest: tuple[Stored | None, dict[str, State]] = (None, {})
 
@@ -70,34 +70,37 @@ class LayoutFile:
         """A new revision, unless this very layout has the name already. Raises InvalidRequest, StoreUnavailable."""
         if name == DEFAULT_NAME and layout.when is not None:
             raise InvalidRequest(f"when: {DEFAULT_NAME!r} holds where no other layout does; give the rule another name")
-        with self._file.changing() as write:
-            stored = self._file.read()
+
+        def tuned(stored: Stored) -> Stored:
             history = stored.tenants.get(tenant, NO_HISTORY)
             state = history.at_revision(history.newest)
             if name not in state.layouts and len(state.layouts) >= LAYOUTS_MAX:
                 raise InvalidRequest(f"a tenant has at most {LAYOUTS_MAX} layouts")
-            if state.layouts.get(name) != layout:
-                history = history.with_change(name, layout, self._clock())
-                write(replace(stored, tenants={**stored.tenants, tenant: history}))
-        self.refresh()
-        return Chosen(name, layout, history.newest)
+            if state.layouts.get(name) == layout:
+                return stored
+            return _with(stored, tenant, history.with_change(name, layout, self._clock()))
+
+        return Chosen(name, layout, self._file.change(tuned).tenants[tenant].newest)
 
     def remove(self, tenant: str, name: str) -> int:
         """Gives the new revision; `default` is the built-in one then. Raises NotFound, StoreUnavailable."""
-        with self._file.changing() as write:
-            stored = self._file.read()
+
+        def without(stored: Stored) -> Stored:
             history = stored.tenants.get(tenant, NO_HISTORY)
             state = history.at_revision(history.newest)
             if name not in state.layouts:
                 _no_layout(name, state)
-            history = history.with_change(name, None, self._clock())
-            write(replace(stored, tenants={**stored.tenants, tenant: history}))
-        self.refresh()
-        return history.newest
+            return _with(stored, tenant, history.with_change(name, None, self._clock()))
+
+        return self._file.change(without).tenants[tenant].newest
 
     def refresh(self) -> None:
         """Read what is in the file, here and now: a request that asks next finds it in memory."""
         self._file.read()
+
+
+def _with(stored: Stored, tenant: str, history: History) -> Stored:
+    return replace(stored, tenants={**stored.tenants, tenant: history})
 
 
 def _no_layout(name: str, state: State) -> Chosen:

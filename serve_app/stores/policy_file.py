@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -21,6 +20,8 @@ from serve_app.policies import (
     looser,
 )
 from serve_app.stores.addresses import checked_address
+from serve_app.stores.documents import Documents
+from serve_app.stores.durable import local_folder
 from serve_app.stores.private_file import PrivateFile
 
 P = TypeVar("P", bound=Policy)
@@ -46,9 +47,9 @@ class Stored(msgspec.Struct, frozen=True):
 class PolicyFile:
     """See `policies.Policies`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file = PrivateFile(folder / POLICIES_FILE, Stored, Stored)
+    def __init__(self, files: Documents) -> None:
+        self._folder = local_folder(files.address)
+        self._file = PrivateFile(files, POLICIES_FILE, Stored, Stored)
         self._decoded: tuple[Stored | None, dict[tuple[str | None, type[Policy]], Policy]] = (None, {})
 
     @property
@@ -75,17 +76,17 @@ class PolicyFile:
             raise InvalidRequest(f"policy {name}: {error}") from error
         if isinstance(policy, BackupPolicy) and policy.uri:
             checked_address(policy.uri, self._folder)
-        with self._file.changing() as write:
-            stored, raw = self._file.read(), msgspec.Raw(msgspec.json.encode(policy))
+        raw = msgspec.Raw(msgspec.json.encode(policy))
+
+        def set_so(stored: Stored) -> Stored:
             if name in OF_SERVICE:
                 stored = replace(stored, service={**stored.service, name: raw})
             else:
                 named = {**stored.tenants.get(tenant, {}), name: raw}
                 stored = replace(stored, tenants={**stored.tenants, tenant: named})
-            if isinstance(policy, PrivacyPolicy):
-                stored = _with_floor(stored, tenant, policy.level)
-            write(stored)
-        self.refresh()
+            return _with_floor(stored, tenant, policy.level) if isinstance(policy, PrivacyPolicy) else stored
+
+        self._file.change(set_so)
         return policy
 
     def refresh(self) -> None:
@@ -106,22 +107,23 @@ class PolicyFile:
 
     def distrust(self, tenants: Sequence[str]) -> None:
         """Anything stored of them may be looser than their policy: all of it is to be looked through anew."""
-        with self._file.changing() as write:
-            stored = self._file.read()
+
+        def distrusted(stored: Stored) -> Stored:
             floors = {name: stored.privacy_floors.get(name, PrivacyFloor()) for name in tenants}
             anew = {name: PrivacyFloor(PRIVACY_LEVELS[0], floor.changes + 1) for name, floor in floors.items()}
-            write(replace(stored, privacy_floors={**stored.privacy_floors, **anew}))
-        self.refresh()
+            return replace(stored, privacy_floors={**stored.privacy_floors, **anew})
+
+        self._file.change(distrusted)
 
     def raise_floor(self, tenant: str, reached: PrivacyFloor) -> bool:
         """All that is stored is as tight as `reached` says, unless the policy was set since that was begun: False."""
-        with self._file.changing() as write:
-            stored = self._file.read()
+
+        def raised(stored: Stored) -> Stored:
             if stored.privacy_floors.get(tenant, PrivacyFloor()).changes != reached.changes:
-                return False
-            write(replace(stored, privacy_floors={**stored.privacy_floors, tenant: reached}))
-        self.refresh()
-        return True
+                return stored
+            return replace(stored, privacy_floors={**stored.privacy_floors, tenant: reached})
+
+        return self._file.change(raised).privacy_floors.get(tenant, PrivacyFloor()) == reached
 
     def _found(self, tenant: str | None, kind: type[P]) -> P:
         stored = self._file.read()

@@ -1,43 +1,46 @@
-"""Small files of a store that only its owner may read: replaced as a whole, durably, by one writer at a time."""
+"""What a store keeps in one small file of one shape: read again whenever it changes, changed by one at a time."""
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Generic, TypeVar
 
 import msgspec
 
 from serve_app.errors import StoreUnavailable
-from serve_app.stores.durable import replace_file, trouble
+from serve_app.stores.documents import Document, Documents
 
 V = TypeVar("V")
 
-Stamp = tuple[int, int, int]
-"""Time of change, inode and size of a file: another file, another stamp."""
-
 
 class PrivateFile(Generic[V]):
-    """A JSON file of one shape, read again whenever it changes, so that another process's change counts at once.
+    """A JSON file of one shape. Safe for many threads, and for writers in several processes; see `Documents`.
 
-    Safe for many threads, and for writers in several processes: a lock file orders them.
+    One that is `watched` is read at no cost, also by an event loop, and shows what was so `settles_s` ago at the
+    latest; any other is read where it lies, as it is.
     """
 
-    def __init__(self, path: Path, shape: type[V], empty: Callable[[], V]) -> None:
-        self._path = path
-        self._path_text = str(path)  # looked at with each request: a Path would be made into one each time
-        self._lock_path = path.with_name(f".{path.stem}.lock")
+    def __init__(
+        self, files: Documents, name: str, shape: type[V], empty: Callable[[], V], *, watched: bool = True
+    ) -> None:
+        self._files = files
+        self._name = name
         self._decoder = msgspec.json.Decoder(shape)
         self._empty = empty()
-        self._seen: tuple[Stamp | None, V] = (None, self._empty)
-        self.trouble: str | None = None
+        self._seen: tuple[Hashable, V] = (None, self._empty)
+        self._trouble: str | None = None
+        self._watched = files.watch(name) if watched else None
+        self._look: Callable[[Hashable], Document | None]
+        self._look = partial(files.read, name) if self._watched is None else self._watched.newest
+
+    @property
+    def trouble(self) -> str | None:
         """Why the file cannot be read at the moment."""
+        return self._trouble or (None if self._watched is None else self._watched.trouble)
 
     def read(self) -> V:
-        """What the file holds; costs one stat while the file stays as it is.
+        """What the file holds.
 
         One that cannot be read any more holds what it held, and `trouble` says so. Raises StoreUnavailable for one
         that never could.
@@ -45,55 +48,44 @@ class PrivateFile(Generic[V]):
         try:
             value = self._newest()
         except StoreUnavailable as error:
-            self.trouble = str(error)
+            self._trouble = str(error)
             if self._seen[0] is None:
                 raise
             return self._seen[1]
-        if self.trouble is not None:
-            self.trouble = None
+        if self._trouble is not None:
+            self._trouble = None
         return value
+
+    def change(self, made: Callable[[V], V]) -> V:
+        """What the file holds then: what `made` makes of what the change before left; the same value changes nothing.
+
+        `made` may be called again, and may raise. Raises StorageFull; StoreUnavailable, also for a file that cannot be
+        read: a change would replace it.
+        """
+
+        def encoded(data: bytes | None) -> bytes | None:
+            held = self._empty if data is None else self._decoded(data)
+            value = made(held)
+            return None if value is held else msgspec.json.format(msgspec.json.encode(value))
+
+        document = self._files.change(self._name, encoded)
+        if document is None or document.data is None:
+            return self._empty
+        seen = self._seen = (document.stamp, self._decoded(document.data))
+        return seen[1]
 
     def _newest(self) -> V:
         """Raises StoreUnavailable."""
-        try:
-            found = os.stat(self._path_text)
-            stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
-            seen = self._seen
-            if stamp != seen[0]:
-                self._seen = seen = (stamp, self._decoder.decode(self._path.read_bytes()))
-        except FileNotFoundError:
+        seen = self._seen
+        found = self._look(seen[0])
+        if found is None:
             return self._empty
-        except (OSError, msgspec.DecodeError) as error:
-            raise StoreUnavailable(f"{self._path.name} cannot be read: {error}") from error
+        if found.data is not None:
+            self._seen = seen = (found.stamp, self._decoded(found.data))
         return seen[1]
 
-    @contextmanager
-    def changing(self) -> Iterator[Callable[[V], None]]:
-        """Gives the way to write; one change at a time on this machine, each to what the one before left.
-
-        Raises StorageFull; StoreUnavailable, also for a file that cannot be read: a change would replace it.
-        """
+    def _decoded(self, data: bytes) -> V:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise trouble(f"{self._path.name} cannot be written", error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self._newest()
-            yield self._write
-        finally:
-            os.close(lock)
-
-    def _write(self, value: V) -> None:
-        write_private(self._path, msgspec.json.format(msgspec.json.encode(value)).decode())
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, durably, readable by its owner only. Raises StorageFull, StoreUnavailable."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, fresh, [text.encode()])
-    except OSError as error:
-        raise trouble(f"{path.name} cannot be written", error) from error
+            return self._decoder.decode(data)
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"{self._name} cannot be read: {error}") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from serve_app.core import OWNER_SEPARATOR, Fact, Turn
 from serve_app.errors import Overloaded
 from serve_app.policies import PrivacyLevel, PrivacyPolicy
 from serve_app.records import FactGone, FactPut, TurnPut
+from serve_app.stores.documents import Documents
 from serve_app.stores.policy_file import PolicyFile, PrivacyFloor
 from serve_app.stores.private_file import PrivateFile
 from serve_app.stores.rows import pseudonym
@@ -104,9 +104,9 @@ class Rescan:
     name = "rescan"
     every_s = EVERY_S
 
-    def __init__(self, policies: PolicyFile, folder: Path, shards: int, tend_s: float = TEND_S) -> None:
+    def __init__(self, policies: PolicyFile, files: Documents, shards: int, tend_s: float = TEND_S) -> None:
         self._policies = policies
-        self._file = PrivateFile(folder / RESCAN_FILE, Kept, Kept)
+        self._file = PrivateFile(files, RESCAN_FILE, Kept, Kept)
         self._shards = shards
         self._tend_s = tend_s
         self._owners: dict[tuple[int, str, int], list[str]] = {}
@@ -148,11 +148,13 @@ class Rescan:
 
     def _keep(self, tenant: str, progress: Progress, number: int, cursor: Cursor) -> None:
         """Beside what other shards have reached meanwhile."""
-        with self._file.changing() as write:
-            tenants = self._file.read().tenants
-            kept = tenants.get(tenant)
+
+        def with_cursor(held: Kept) -> Kept:
+            kept = held.tenants.get(tenant)
             latest = kept if kept is not None and kept.changes == progress.changes else progress
-            write(Kept({**tenants, tenant: replace(latest, shards={**latest.shards, number: cursor})}))
+            return Kept({**held.tenants, tenant: replace(latest, shards={**latest.shards, number: cursor})})
+
+        self._file.change(with_cursor)
 
     def _end(self, tenant: str) -> None:
         """Once every shard is done, what is stored is as tight as the policy was when this began."""

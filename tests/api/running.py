@@ -53,7 +53,9 @@ class Running:
 
     @property
     def key(self) -> str:
-        return (self.data / "admin.key").read_text().strip()
+        kept = self.data / "admin.key"
+        found = None if kept.exists() else self.settings.files.read("admin.key")
+        return (kept.read_bytes() if found is None else found.data or b"").decode().strip()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(CALL_S)

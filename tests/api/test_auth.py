@@ -16,6 +16,7 @@ from serve_app.api.migrations import MigrationRoutes
 from serve_app.api.routes import Routes
 from serve_app.context.layout import ZONES
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable, Unauthorized
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.api.running import Running, refused
 
 ROUTES: list[Route] = table(
@@ -101,7 +102,7 @@ def unchanged(service: Running) -> None:
 def test_no_route_of_the_table_answers_without_a_known_key(service: Running, route: Route, header: str | None) -> None:
     headers = {}
     if header is not None:
-        digest = KeyFile(service.data).records(None)[0].sha256
+        digest = KeyFile(DiskDocuments(service.data)).records(None)[0].sha256
         headers["authorization"] = header.format(key=service.key, digest=digest).encode()
     answer = service.call(route.method, **arguments(route), key=None, headers=headers)
     refused(answer, 401, "unauthorized")
@@ -202,7 +203,7 @@ def test_a_key_that_could_never_do_anything_is_not_made(service: Running, role: 
 
 
 def test_a_key_counts_and_stops_counting_at_once_also_from_another_process(service: Running) -> None:
-    beside = KeyFile(service.data)
+    beside = KeyFile(DiskDocuments(service.data))
     key_id, key = beside.create(tenant="default", role="app")
     assert service.call("GET", "/v1/sessions?user_id=u", key=key).status_code == 200
     beside.revoke(key_id, "default")
@@ -224,14 +225,14 @@ def test_a_list_of_keys_shows_no_secret(service: Running) -> None:
     made = service.make_key()
     shown = service.call("GET", "/v1/admin/keys").text
     assert made not in shown
-    assert KeyFile(service.data).records(None)[-1].sha256 not in shown
+    assert KeyFile(DiskDocuments(service.data)).records(None)[-1].sha256 not in shown
 
 
 def test_writers_in_several_processes_lose_no_key(tmp_path: Path) -> None:
     made: list[str] = []
 
     def make() -> None:
-        beside = KeyFile(tmp_path)
+        beside = KeyFile(DiskDocuments(tmp_path))
         made.extend(beside.create(tenant="t", role="app")[0] for _ in range(10))
 
     threads = [threading.Thread(target=make) for _ in range(4)]
@@ -239,19 +240,19 @@ def test_writers_in_several_processes_lose_no_key(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(one.key_id for one in KeyFile(tmp_path).records(None)) == sorted(made)
+    assert sorted(one.key_id for one in KeyFile(DiskDocuments(tmp_path)).records(None)) == sorted(made)
 
 
 @pytest.mark.parametrize("tenant", ["", "a\x1fb", "x" * 257, "\udcff"])
 def test_a_tenant_is_an_id(tmp_path: Path, tenant: str) -> None:
     with pytest.raises(InvalidRequest):
-        KeyFile(tmp_path).create(tenant=tenant, role="app")
+        KeyFile(DiskDocuments(tmp_path)).create(tenant=tenant, role="app")
     with pytest.raises(InvalidRequest):
-        KeyFile(tmp_path).create(tenant="t", role="app", user=tenant)
+        KeyFile(DiskDocuments(tmp_path)).create(tenant="t", role="app", user=tenant)
 
 
 def test_the_first_start_makes_one_operator_key(tmp_path: Path) -> None:
-    keys = KeyFile(tmp_path)
+    keys = KeyFile(DiskDocuments(tmp_path))
     first = keys.ensure_first()
     assert first is not None
     assert (tmp_path / "admin.key").read_text() == f"{first}\n"
@@ -260,8 +261,8 @@ def test_the_first_start_makes_one_operator_key(tmp_path: Path) -> None:
 
 
 def test_a_damaged_key_file_lets_nobody_in_and_is_named(tmp_path: Path) -> None:
-    keys = KeyFile(tmp_path)
-    key = keys.ensure_first()
+    key = KeyFile(DiskDocuments(tmp_path)).ensure_first()
+    keys = KeyFile(DiskDocuments(tmp_path))
     (tmp_path / "keys.json").write_text("[{")
     with pytest.raises(StoreUnavailable, match=r"keys\.json"):
         keys.principal(f"Bearer {key}".encode())
@@ -272,4 +273,4 @@ def test_a_damaged_key_file_lets_nobody_in_and_is_named(tmp_path: Path) -> None:
 
 def test_what_is_not_there_cannot_be_revoked(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        KeyFile(tmp_path).revoke("none", None)
+        KeyFile(DiskDocuments(tmp_path)).revoke("none", None)

@@ -13,6 +13,7 @@ from serve_app.api.auth import KeyFile, Principal
 from serve_app.api.door import IN_FLIGHT_MAX, READING_MAX
 from serve_app.api.limits import BUCKETS_MAX, LimitOptions, Limits, Shares
 from serve_app.errors import RateLimited
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.api.running import Running, hash_settings, refused
 
 
@@ -109,7 +110,7 @@ def test_a_key_is_made_with_a_rate_that_binds_at_the_door(start: Callable[..., R
 
 
 def test_a_key_file_from_before_there_were_rates_is_read(tmp_path: Path) -> None:
-    keys = KeyFile(tmp_path)
+    keys = KeyFile(DiskDocuments(tmp_path))
     _, key = keys.create(tenant="t", role="app")
     stored = json.loads((tmp_path / "keys.json").read_text())
     assert [sorted(one) for one in stored] == [["key_id", "role", "sha256", "tenant"]]

@@ -33,6 +33,10 @@ TABLE = beside_name("shard-0000", NEW.version.name)
 SHAPE = Shape(1, VERSION, (), (NEW.version,))
 
 
+def home(layout: Layout) -> Path:
+    return Path(layout.files_uri)
+
+
 def made(folder: Path, *, folds: bool = True) -> Layout:
     """A store of one shard: turns with vectors inline, beside, in both and in the log alone; some edited, some gone."""
     shard = OneShard(folder)
@@ -77,11 +81,11 @@ def test_a_store_in_the_middle_of_a_migration_is_whole_folded_or_not(tmp_path: P
 
 def rewritten(layout: Layout, change: Callable[[list[dict[str, Any]]], None]) -> Layout:
     """The store with other rows beside."""
-    uri = str(layout.folder / "tables")
+    uri = str(home(layout) / "tables")
     table = lancedb.connect(uri).open_table(TABLE)
     schema, rows = table.schema, table.to_arrow().to_pylist()
     change(rows)
-    shutil.rmtree(layout.folder / "tables" / f"{TABLE}.lance")
+    shutil.rmtree(home(layout) / "tables" / f"{TABLE}.lance")
     lancedb.connect(uri).create_table(TABLE, schema=schema).add(rows)
     return layout
 
@@ -129,10 +133,10 @@ def test_a_backup_in_the_middle_of_a_migration_restores_and_goes_on(tmp_path: Pa
     copy = Layout.of(tmp_path / "copy", "", "", {})
     Restorer(DiskPlace(tmp_path / "backups"), copy, Pace(None)).restore(manifest, None)
     assert compared(source, copy) == faults(copy) == []
-    assert (copy.folder / MIGRATIONS_FILE).read_bytes() == (source.folder / MIGRATIONS_FILE).read_bytes()
+    assert (home(copy) / MIGRATIONS_FILE).read_bytes() == (home(source) / MIGRATIONS_FILE).read_bytes()
     (tmp_path / "goes_on").mkdir()
-    shutil.copytree(copy.folder / "tables", tmp_path / "goes_on" / "tables")
-    shutil.copytree(copy.folder / "log" / log_folder(0), tmp_path / "goes_on" / "log")
+    shutil.copytree(home(copy) / "tables", tmp_path / "goes_on" / "tables")
+    shutil.copytree(home(copy) / "log" / log_folder(0), tmp_path / "goes_on" / "log")
     shard = OneShard(tmp_path / "goes_on")
     shard.shard.hold(NEW.version)
     shard.fold()
@@ -154,8 +158,8 @@ def test_a_change_of_versions_meanwhile_fails_the_backup_and_the_next_try_begins
     taker = Taker(source, DiskPlace(tmp_path / "backups"), NobodyWrites(), Pace(None), microseconds)
 
     def retire(_: int) -> None:
-        (source.folder / STORE_FILE).write_bytes(msgspec.json.encode(Shape(1, NEW.version, (), (NEW.version,))))
-        (source.folder / MIGRATIONS_FILE).write_bytes(b'{"state": "done"}')
+        (home(source) / STORE_FILE).write_bytes(msgspec.json.encode(Shape(1, NEW.version, (), (NEW.version,))))
+        (home(source) / MIGRATIONS_FILE).write_bytes(b'{"state": "done"}')
 
     with pytest.raises(StoreUnavailable, match="changed the store's versions"):
         taker.take(begun, None, retire)
@@ -163,14 +167,14 @@ def test_a_change_of_versions_meanwhile_fails_the_backup_and_the_next_try_begins
     assert manifest.shape.version == NEW.version
     copy = Layout.of(tmp_path / "copy", "", "", {})
     Restorer(DiskPlace(tmp_path / "backups"), copy, Pace(None)).restore(manifest, None)
-    assert (copy.folder / MIGRATIONS_FILE).read_bytes() == b'{"state": "done"}'
+    assert (home(copy) / MIGRATIONS_FILE).read_bytes() == b'{"state": "done"}'
 
 
 def test_how_far_migrations_were_is_told_as_of_the_beginning(tmp_path: Path) -> None:
     source = made(tmp_path / "store")
     manifest = taken(
-        source, tmp_path / "backups", None, lambda _: (source.folder / MIGRATIONS_FILE).write_bytes(b"later")
+        source, tmp_path / "backups", None, lambda _: (home(source) / MIGRATIONS_FILE).write_bytes(b"later")
     )
     copy = Layout.of(tmp_path / "copy", "", "", {})
     Restorer(DiskPlace(tmp_path / "backups"), copy, Pace(None)).restore(manifest, None)
-    assert (copy.folder / MIGRATIONS_FILE).read_bytes() == b'{"state": "backfill"}'
+    assert (home(copy) / MIGRATIONS_FILE).read_bytes() == b'{"state": "backfill"}'

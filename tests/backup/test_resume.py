@@ -54,7 +54,7 @@ class Budget:
 
 
 def take(settings: Settings, place: Place, pace: Pace) -> Manifest:
-    known = StoreRecord(Path(settings.data)).store_id
+    known = StoreRecord(settings.files).store_id
     planned = plan(catalogue.look(place, known, {}), "full", known, microseconds())
     for leftover in planned.leftovers:
         catalogue.delete(place, leftover)
@@ -234,7 +234,7 @@ def test_shards_of_different_moments_promise_none(start: Callable[..., Running],
                 running.append(user, "s", "late")
             running.fold()
 
-    known = StoreRecord(running.data).store_id
+    known = StoreRecord(running.settings.files).store_id
     begun = plan(catalogue.look(place, known, {}), "full", known, microseconds()).begun
     taken = Taker(running.settings.layout, place, NobodyWrites(), Pace(None), microseconds).take(begun, None, copied)
     assert taken.reachable is None

@@ -59,7 +59,7 @@ def test_a_store_as_it_was_left_is_whole(store: Layout) -> None:
 
 
 def files(layout: Layout) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in layout.folder.rglob("*") if path.is_file()}
+    return {str(path): path.read_bytes() for path in Path(layout.files_uri).rglob("*") if path.is_file()}
 
 
 def test_a_store_is_checked_beside_its_service(start: Callable[..., Running], tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_store_is_checked_beside_its_service(start: Callable[..., Running], tm
 
 def unfolded_segment(layout: Layout) -> Path:
     """The one that holds the turn that was written after the fold; a later one may hold a summary that quotes it."""
-    segments = sorted((layout.folder / "log" / "0000").iterdir())
+    segments = sorted((Path(layout.files_uri) / "log" / "0000").iterdir())
     return next(path for path in segments if b"after the fold" in path.read_bytes())
 
 

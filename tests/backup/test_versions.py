@@ -48,7 +48,7 @@ def made(folder: Path, *, fold: bool = True) -> Layout:
 
 
 def copied(layout: Layout, folder: Path) -> Layout:
-    shutil.copytree(layout.folder, folder)
+    shutil.copytree(Path(layout.files_uri), folder)
     return Layout.of(folder, "", "", {})
 
 
@@ -96,12 +96,12 @@ def test_memory_replay_and_tables_agree_on_versions_and_tokens(tmp_path: Path) -
 
 def rewritten(layout: Layout, change: Callable[[dict[str, object]], object]) -> Layout:
     """The store with other rows in its table."""
-    uri = str(layout.folder / "tables")
+    uri = str(Path(layout.files_uri) / "tables")
     table = lancedb.connect(uri).open_table("shard-0000")
     schema, rows = table.schema, table.to_arrow().to_pylist()
     for row in rows:
         change(row)
-    shutil.rmtree(layout.folder / "tables")
+    shutil.rmtree(Path(layout.files_uri) / "tables")
     made = lancedb.connect(uri).create_table("shard-0000", schema=schema)
     made.add(rows, on_bad_vectors="null")
     return layout
@@ -133,5 +133,5 @@ def test_tokens_or_a_version_that_another_store_lacks_are_a_difference(tmp_path:
 def test_stores_of_other_versions_are_not_the_same(tmp_path: Path) -> None:
     whole = made(tmp_path / "whole")
     fewer = copied(whole, tmp_path / "fewer")
-    (fewer.folder / STORE_FILE).write_bytes(msgspec.json.encode(Shape(1, VERSION)))
+    (Path(fewer.files_uri) / STORE_FILE).write_bytes(msgspec.json.encode(Shape(1, VERSION)))
     assert compared(whole, fewer) == ["the stores differ in shards or embedding versions"]

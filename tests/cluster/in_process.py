@@ -25,6 +25,7 @@ from serve_app.config import Settings, StoreOptions
 from serve_app.core import Owner
 from serve_app.errors import ShardElsewhere, StoreUnavailable
 from serve_app.placement import shard_of
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.api.running import hash_settings, quoted
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class Cluster:
         self.control: Control | None = None
         self.hosts: dict[str, Host] = {}
         self.dropped: list[Host] = []
-        self.upstream = Upstream(ControlWay(self, "gateway"), self, LeaseFile(folder / "store"))
+        self.upstream = Upstream(ControlWay(self, "gateway"), self, LeaseFile(DiskDocuments(folder / "store")))
         self._started = 0
         self._said: list[str] = []
 
@@ -199,7 +200,7 @@ class Cluster:
     # ---- a client
 
     def make_key(self) -> str:
-        return KeyFile(self.folder / "store").create(tenant="default", role="app")[1]
+        return KeyFile(DiskDocuments(self.folder / "store")).create(tenant="default", role="app")[1]
 
     def user_in(self, shard: int, more: str = "") -> str:
         names = (f"user{more}-{n}" for n in range(1000))

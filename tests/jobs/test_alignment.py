@@ -103,7 +103,7 @@ def test_what_lies_beside_is_tested_too_and_by_the_digest_of_its_text(
 
 def put_beside(settings: Settings, read: Callable[[str], str]) -> None:
     """As a backfill would, of what `read` makes of each text."""
-    change_identity(settings.store_folder, beside=[BESIDE.version])
+    change_identity(settings.files, beside=[BESIDE.version])
     for shard in range(2):
         beside = VectorTable(settings.layout.tables["tables"], f"shard-{shard:04d}", BESIDE.version, {})
         stored = table(settings, shard).search().where("kind = 'turn'").limit(TURNS).to_list()

@@ -53,7 +53,7 @@ class Store:
     def forget_how_it_came(self) -> None:
         """As if all of acme's had come in under a policy that is strict, and the rules had been worse then."""
         self.running.stop()
-        policies = PolicyFile(self.running.data)
+        policies = PolicyFile(self.running.settings.files)
         policies.put("acme", "privacy", b'{"level": "strict"}')
         assert policies.raise_floor("acme", PrivacyFloor("strict", policies.floor("acme").changes))
         self.running = Running(self.running.settings, clock=self.clock)

@@ -28,14 +28,14 @@ def begin(running: Running, model: str = MODEL, terms: Terms | None = None) -> M
     shards = [writer.shard for writer in running.service._writers]
     for shard in shards:
         shard.hold(version)
-    file = MigrationFile(running.data, microseconds)
+    file = MigrationFile(running.settings.files, microseconds)
     made = file.add("embedding", terms or Terms())
     fields = {"options": {"model": model}, "version": version, "dual_from": tuple(one.applied_seq for one in shards)}
     return file.change(made.id, made.revision, state="backfill", **fields)
 
 
 def enter(running: Running, migration: Migration, state: State) -> Migration:
-    file = MigrationFile(running.data, microseconds)
+    file = MigrationFile(running.settings.files, microseconds)
     return file.change(migration.id, file.find(migration.id).revision, state=state)
 
 

@@ -73,4 +73,4 @@ def fill_in(running: Running, migration: str) -> None:
 
 
 def found(running: Running, migration: str) -> Migration:
-    return MigrationFile(running.data, lambda: 0).find(migration)
+    return MigrationFile(running.settings.files, lambda: 0).find(migration)

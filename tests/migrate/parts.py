@@ -18,6 +18,7 @@ from serve_app.migrate.migration_file import Fields, MigrationFile
 from serve_app.migrate.plan import plan_of
 from serve_app.migrate.record import Gate, Migration, Migrations, State, Terms
 from serve_app.routing import Epoch, Routing, VersionPlan
+from serve_app.stores.documents_disk import DiskDocuments
 
 OLD, NEW = Routing("old", "old"), Routing("new", "new")
 TICKS = 25
@@ -172,7 +173,7 @@ class Process:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.file = MigrationFile(world.folder, world.clock)
+        self.file = MigrationFile(DiskDocuments(world.folder), world.clock)
         backfill = WorldBackfill(world)
         switch, gates = WorldSwitch(world), WorldGates(world)
         parts = Parts({"embedding": switch}, {"embedding": gates}, {"embedding": gates}, backfill, backfill)

@@ -25,6 +25,7 @@ from serve_app.models.summarise import CompressOptions
 from serve_app.observe.costs import PriceOptions
 from serve_app.ports import Tokenizer
 from serve_app.routing import drawn
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.stores.golden_file import Golden, GoldenFiles, GoldTurn
 from tests.compress.saying import Scripted, heads
 from tests.memory.test_serving import BY_MODEL
@@ -88,7 +89,7 @@ class Place:
             return Opened(options, compressor, compressor)
 
         self.shard = OneShard(folder / "store")
-        self.golden = GoldenFiles(folder)
+        self.golden = GoldenFiles(DiskDocuments(folder))
         self.compressors = Compressors(CompressOptions(), opened)
         self.compressors.add(BY_MODEL)
         self.prices = PriceOptions()

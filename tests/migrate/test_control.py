@@ -12,6 +12,7 @@ from serve_app.errors import EncoderUnavailable
 from serve_app.migrate.migration_file import MigrationFile
 from serve_app.migrate.record import FOLLOWS, Migration, State, Terms, next_state
 from serve_app.routing import Epoch, Routing
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.migrate.parts import BOUNDS, NEW, OLD, Killed, Process, World
 
 
@@ -300,7 +301,7 @@ def killed_at(folder: Path, instant: int, back: bool) -> tuple[World, Migration]
 
 
 def epochs_of(world: World) -> tuple[Epoch, ...]:
-    return MigrationFile(world.folder, world.clock).read().epochs
+    return MigrationFile(DiskDocuments(world.folder), world.clock).read().epochs
 
 
 def run(process: Process, back: bool) -> Migration:

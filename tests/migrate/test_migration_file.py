@@ -12,12 +12,13 @@ from serve_app.errors import MigrationChanged, MigrationRunning, NotFound, Store
 from serve_app.migrate.migration_file import ENDED_KEPT, GATES_KEPT, MIGRATIONS_FILE, STEPS_KEPT, MigrationFile
 from serve_app.migrate.record import Gate, Migration, Terms
 from serve_app.routing import EPOCHS_MAX, Epoch, Routing
+from serve_app.stores.documents_disk import DiskDocuments
 
 
 def a_file(folder: Path) -> MigrationFile:
     """Its clock goes on by ten with each look."""
     ticks = itertools.count(100, 10)
-    return MigrationFile(folder, lambda: next(ticks))
+    return MigrationFile(DiskDocuments(folder), lambda: next(ticks))
 
 
 def ended(file: MigrationFile) -> Migration:

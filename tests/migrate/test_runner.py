@@ -15,6 +15,7 @@ import pytest
 from serve_app.api.auth import KeyFile
 from serve_app.migrate.record import Migration, Terms
 from serve_app.migrate.runner import FOLDER, KEY_FILE, JobPlace, JobRunner, RunnerBounds
+from serve_app.stores.documents_disk import DiskDocuments
 
 MIGRATION = Migration("m1", "embedding", "backfill", 0, terms=Terms())
 BOUNDS = RunnerBounds(tries=3, again_s=4, elsewhere_s=30, stop_s=5)
@@ -34,7 +35,7 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = Clock()
-        self.keys = KeyFile(folder)
+        self.keys = KeyFile(DiskDocuments(folder))
         self.keys.ensure_first()
 
     done = 0

@@ -19,6 +19,7 @@ from serve_app.migrate.migration_file import ENDED_KEPT, MigrationFile
 from serve_app.migrate.record import Kind, Migration, Migrations, State, Terms
 from serve_app.migrate.trials import CompressorTrials, RerankerTrials, adopted, resumed, settled_plan
 from serve_app.ports import SummaryTask
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.memory.test_serving import BARE, BY_MODEL, EXTRACTIVE, LATE, OWNERS, Place
 
 
@@ -206,7 +207,7 @@ def test_what_the_file_puts_in_force_later_serves_from_the_start_on() -> None:
 
 
 def test_the_file_keeps_what_is_in_force_however_many_migrations_come_after(tmp_path: Path) -> None:
-    file = MigrationFile(tmp_path, lambda: 1)
+    file = MigrationFile(DiskDocuments(tmp_path), lambda: 1)
     kept = file.add("reranker", Terms(), options=set_in(BARE))
     file.change(kept.id, kept.revision, state="done")
     for _ in range(ENDED_KEPT + 5):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from serve_app.errors import StoreUnavailable
 from serve_app.stores import golden_file
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.stores.golden_file import Golden, GoldenFiles, GoldTurn, without
 
 
@@ -25,12 +26,12 @@ def queries(files: GoldenFiles, tenant: str = "acme") -> list[str]:
 
 
 def test_tenants_are_apart_whatever_their_names(tmp_path: Path) -> None:
-    files = GoldenFiles(tmp_path)
+    files = GoldenFiles(DiskDocuments(tmp_path))
     names = ["acme", "../acme", "a/b", "..", "ACME", "租户", "x" * 256]
     for name in names:
         files.add(name, golden(name), "secrets")
-    assert [queries(GoldenFiles(tmp_path), name) for name in names] == [[name] for name in names]
-    assert sorted(GoldenFiles(tmp_path).tenants()) == sorted(names)
+    assert [queries(GoldenFiles(DiskDocuments(tmp_path)), name) for name in names] == [[name] for name in names]
+    assert sorted(GoldenFiles(DiskDocuments(tmp_path)).tenants()) == sorted(names)
     assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "golden"}
     for path in tmp_path.rglob("*.json"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -38,7 +39,7 @@ def test_tenants_are_apart_whatever_their_names(tmp_path: Path) -> None:
 
 
 def test_ids_grow_though_the_clock_goes_back(tmp_path: Path) -> None:
-    files = GoldenFiles(tmp_path)
+    files = GoldenFiles(DiskDocuments(tmp_path))
     times = (5_000, 4_000, 4_000, 9_000, 1)
     ids = [files.add("acme", golden(f"{n}", at=at), "off")[0].id for n, at in enumerate(times)]
     assert ids == sorted(ids)
@@ -47,7 +48,7 @@ def test_ids_grow_though_the_clock_goes_back(tmp_path: Path) -> None:
 
 def test_writers_in_several_processes_lose_none(tmp_path: Path) -> None:
     def store(name: str) -> None:
-        beside = GoldenFiles(tmp_path)
+        beside = GoldenFiles(DiskDocuments(tmp_path))
         for number in range(10):
             beside.add("acme", golden(f"{name} {number}"), "secrets")
 
@@ -56,14 +57,14 @@ def test_writers_in_several_processes_lose_none(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    files = GoldenFiles(tmp_path)
+    files = GoldenFiles(DiskDocuments(tmp_path))
     assert sorted(queries(files)) == sorted(f"{name} {number}" for name in "abcd" for number in range(10))
     ids = [one.id for one in files.of("acme").queries]
     assert ids == sorted(set(ids))
 
 
 def test_the_level_is_that_of_the_loosest_until_all_are_gone(tmp_path: Path) -> None:
-    files = GoldenFiles(tmp_path)
+    files = GoldenFiles(DiskDocuments(tmp_path))
     first = files.add("acme", golden("a"), "strict")[0]
     assert files.of("acme").level == "strict"
     second = files.add("acme", golden("b"), "off")[0]
@@ -76,7 +77,7 @@ def test_the_level_is_that_of_the_loosest_until_all_are_gone(tmp_path: Path) -> 
 
 
 def test_a_damaged_file_is_said_and_left_alone(tmp_path: Path) -> None:
-    files = GoldenFiles(tmp_path)
+    files = GoldenFiles(DiskDocuments(tmp_path))
     files.add("acme", golden("a"), "secrets")
     (path,) = (tmp_path / "golden").glob("*.json")
     path.write_text("{")
@@ -85,13 +86,13 @@ def test_a_damaged_file_is_said_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         files.add("acme", golden("b"), "secrets")
     with pytest.raises(StoreUnavailable):
-        GoldenFiles(tmp_path).of("acme")
+        GoldenFiles(DiskDocuments(tmp_path)).of("acme")
     assert path.read_text() == "{"
 
 
 def test_few_tenants_stay_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(golden_file, "TENANTS_REMEMBERED", 2)
-    files = GoldenFiles(tmp_path)
+    files = GoldenFiles(DiskDocuments(tmp_path))
     for name in "abcde":
         files.add(name, golden(name), "secrets")
     assert len(files._files) == 2
@@ -107,7 +108,7 @@ steps = st.lists(
 @given(steps)
 def test_any_order_of_changes_leaves_what_a_list_would(taken: list[tuple[str, str, int]]) -> None:
     with TemporaryDirectory() as folder:
-        files, model = GoldenFiles(Path(folder)), {"t": list[str](), "v": list[str]()}
+        files, model = GoldenFiles(DiskDocuments(Path(folder))), {"t": list[str](), "v": list[str]()}
         for what, tenant, number in taken:
             query = f"q{number}"
             if what == "add":
@@ -118,5 +119,5 @@ def test_any_order_of_changes_leaves_what_a_list_would(taken: list[tuple[str, st
                 ids = [one.id for one in files.of(tenant).queries if one.query == query]
                 files.change(tenant, without(ids))
                 model[tenant] = [one for one in model[tenant] if one != query]
-        again = GoldenFiles(Path(folder))
+        again = GoldenFiles(DiskDocuments(Path(folder)))
         assert {tenant: queries(again, tenant) for tenant in model} == model

@@ -11,13 +11,14 @@ import pytest
 from serve_app import layouts as tuned
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
 from serve_app.layouts import BUILT_IN, Shares, TunedLayout, When
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.stores.layout_file import LAYOUTS_FILE, LayoutFile
 
 
 def a_file(folder: Path) -> LayoutFile:
     """Its clock goes on by ten with each look."""
     ticks = itertools.count(100, 10)
-    return LayoutFile(folder, lambda: next(ticks))
+    return LayoutFile(DiskDocuments(folder), lambda: next(ticks))
 
 
 def layout(recent: int, **when: tuple[str, ...]) -> TunedLayout:
@@ -65,7 +66,7 @@ def test_earlier_states_are_known_by_revision_and_by_time(tmp_path: Path) -> Non
 
 def test_a_clock_that_goes_back_leaves_revisions_in_order(tmp_path: Path) -> None:
     times = iter([100, 50, 200])
-    file = LayoutFile(tmp_path, lambda: next(times))
+    file = LayoutFile(DiskDocuments(tmp_path), lambda: next(times))
     for recent in (30, 31, 32):
         file.put("acme", "wide", layout(recent))
     history = file.history("acme")

@@ -8,18 +8,19 @@ import pytest
 
 from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
 from serve_app.policies import BackupPolicy, LifecyclePolicy, PrivacyPolicy, TtlPolicy
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.stores.policy_file import POLICIES_FILE, PolicyFile, PrivacyFloor
 
 
 def test_nothing_set_means_the_defaults(tmp_path: Path) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     assert policies.of("acme", PrivacyPolicy) == PrivacyPolicy("secrets")
     assert policies.get("acme", "ttl") == TtlPolicy()
     assert policies.of_service(BackupPolicy).uri == ""
 
 
 def test_what_is_set_counts_for_its_tenant_alone_in_every_process(tmp_path: Path) -> None:
-    policies, other_process = PolicyFile(tmp_path), PolicyFile(tmp_path)
+    policies, other_process = PolicyFile(DiskDocuments(tmp_path)), PolicyFile(DiskDocuments(tmp_path))
     assert other_process.of("acme", PrivacyPolicy).level == "secrets"
     policies.put("acme", "privacy", b'{"level": "strict"}')
     policies.put("acme", "lifecycle", b'{"cold_after_s": null}')
@@ -29,7 +30,7 @@ def test_what_is_set_counts_for_its_tenant_alone_in_every_process(tmp_path: Path
 
 
 def test_a_policy_of_the_service_is_nobodys_tenant(tmp_path: Path) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     policies.put("acme", "backup", b'{"uri": "/backups", "keep_s": 60}')
     assert policies.of_service(BackupPolicy) == BackupPolicy("/backups", keep_s=60)
     assert policies.get("other", "backup") == BackupPolicy("/backups", keep_s=60)
@@ -37,7 +38,7 @@ def test_a_policy_of_the_service_is_nobodys_tenant(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"level": "most"}', b'{"level": "off", "more": 1}'])
 def test_a_wrong_policy_is_refused_and_changes_nothing(tmp_path: Path, body: bytes) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     policies.put("acme", "privacy", b'{"level": "strict"}')
     with pytest.raises(InvalidRequest):
         policies.put("acme", "privacy", body)
@@ -46,17 +47,17 @@ def test_a_wrong_policy_is_refused_and_changes_nothing(tmp_path: Path, body: byt
 
 def test_an_unknown_name_is_no_policy(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        PolicyFile(tmp_path).get("acme", "colour")
+        PolicyFile(DiskDocuments(tmp_path)).get("acme", "colour")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / POLICIES_FILE).write_text("{")
     with pytest.raises(StoreUnavailable, match=r"policies\.json"):
-        PolicyFile(tmp_path).of("acme", PrivacyPolicy)
+        PolicyFile(DiskDocuments(tmp_path)).of("acme", PrivacyPolicy)
 
 
 def test_what_is_stored_lags_behind_a_policy_that_tightens_until_it_has_caught_up(tmp_path: Path) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     assert policies.lagging() == {}
     policies.put("acme", "privacy", b'{"level": "strict"}')
     assert policies.lagging() == {"acme": PrivacyFloor("secrets", 1)}
@@ -65,14 +66,14 @@ def test_what_is_stored_lags_behind_a_policy_that_tightens_until_it_has_caught_u
 
 
 def test_the_loosest_policy_that_was_ever_in_force_since_counts(tmp_path: Path) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     for level in (b"off", b"secrets", b"strict"):
         policies.put("acme", "privacy", b'{"level": "%b"}' % level)
     assert policies.floor("acme") == PrivacyFloor("off", 3)
 
 
 def test_a_policy_that_loosens_leaves_nothing_to_do(tmp_path: Path) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     policies.put("acme", "privacy", b'{"level": "off"}')
     policies.put("other", "ttl", b"{}")
     assert policies.lagging() == {}
@@ -80,7 +81,7 @@ def test_a_policy_that_loosens_leaves_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_catching_up_with_a_policy_that_was_set_again_does_not_count(tmp_path: Path) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     policies.put("acme", "privacy", b'{"level": "strict"}')
     begun = policies.floor("acme").changes
     policies.put("acme", "privacy", b'{"level": "off"}')
@@ -91,7 +92,7 @@ def test_catching_up_with_a_policy_that_was_set_again_does_not_count(tmp_path: P
 
 @pytest.mark.parametrize("uri", ["a\\u0000b", "file:///%00", ".", "~/x", "foo://bar", "s3://", "x" * 3_000])
 def test_backups_go_nowhere_that_cannot_work(tmp_path: Path, uri: str) -> None:
-    policies = PolicyFile(tmp_path)
+    policies = PolicyFile(DiskDocuments(tmp_path))
     with pytest.raises(InvalidRequest, match="uri"):
         policies.put("acme", "backup", b'{"uri": "%b"}' % uri.encode())
     assert policies.of_service(BackupPolicy).uri == ""
@@ -100,4 +101,4 @@ def test_backups_go_nowhere_that_cannot_work(tmp_path: Path, uri: str) -> None:
 def test_backups_go_not_into_the_store_itself(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "bk"):
         with pytest.raises(InvalidRequest, match="within the store"):
-            PolicyFile(tmp_path).put("acme", "backup", b'{"uri": "%b"}' % str(folder).encode())
+            PolicyFile(DiskDocuments(tmp_path)).put("acme", "backup", b'{"uri": "%b"}' % str(folder).encode())

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from serve_app.core import Summary
+from serve_app.stores.documents_disk import DiskDocuments
 from serve_app.stores.policy_file import PolicyFile
 from serve_app.stores.rows import pseudonym
 from serve_app.write.derived import PutSummary
@@ -24,14 +25,14 @@ CARD = "4111 1111 1111 1111"
 
 @pytest.fixture
 def policies(tmp_path: Path) -> PolicyFile:
-    found = PolicyFile(tmp_path)
+    found = PolicyFile(DiskDocuments(tmp_path))
     found.put("acme", "privacy", b'{"level": "off"}')
     return found
 
 
 @pytest.fixture
 def rescan(policies: PolicyFile, tmp_path: Path) -> Rescan:
-    return Rescan(policies, tmp_path, 1)
+    return Rescan(policies, DiskDocuments(tmp_path), 1)
 
 
 def tighten(policies: PolicyFile, level: str = "strict") -> None:
@@ -121,12 +122,12 @@ def test_it_goes_on_where_it_was_stopped(shard: OneShard, policies: PolicyFile, 
     written(shard)
     tighten(policies)
     calls = 0
-    while Rescan(policies, tmp_path, 1, tend_s=0).tend(0, shard.writer):
+    while Rescan(policies, DiskDocuments(tmp_path), 1, tend_s=0).tend(0, shard.writer):
         shard.restart()
         calls += 1
     assert calls >= len((ANN, BOB))
     assert shard.contents(BOB, "b") == ["bob knows [email]"]
-    state = Rescan(policies, tmp_path, 1).state("acme")
+    state = Rescan(policies, DiskDocuments(tmp_path), 1).state("acme")
     assert (state["state"], state["turns_redacted"], state["facts_redacted"]) == ("done", 3, 1)
 
 
@@ -164,19 +165,19 @@ def test_its_file_names_no_user(shard: OneShard, policies: PolicyFile, tmp_path:
     written(shard)
     tighten(policies)
     file = tmp_path / "rescan.json"
-    while Rescan(policies, tmp_path, 1, tend_s=0).tend(0, shard.writer):
+    while Rescan(policies, DiskDocuments(tmp_path), 1, tend_s=0).tend(0, shard.writer):
         assert "ann" not in file.read_text()
         assert "bob" not in file.read_text()
-    assert Rescan(policies, tmp_path, 1).state("acme")["turns_redacted"] == 3
+    assert Rescan(policies, DiskDocuments(tmp_path), 1).state("acme")["turns_redacted"] == 3
 
 
 def test_an_owner_erased_on_the_way_is_passed_over(shard: OneShard, policies: PolicyFile, tmp_path: Path) -> None:
     written(shard)
     tighten(policies)
-    Rescan(policies, tmp_path, 1, tend_s=0).tend(0, shard.writer)
+    Rescan(policies, DiskDocuments(tmp_path), 1, tend_s=0).tend(0, shard.writer)
     first = min((ANN, BOB), key=pseudonym)
     shard.do(EraseUser(first, "acme"))
-    rescanned(Rescan(policies, tmp_path, 1), shard)
+    rescanned(Rescan(policies, DiskDocuments(tmp_path), 1), shard)
     left = shard.contents(ANN, "a") + shard.contents(BOB, "b")
     assert len(left) == (1 if first == ANN else 3)
     assert not any(MAIL in content for content in left)
