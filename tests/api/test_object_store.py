@@ -1,5 +1,6 @@
 """A whole service whose log and tables lie in a bucket: an S3 server on loopback."""
 
+import json
 import logging
 import shutil
 import time
@@ -14,6 +15,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from obstore.store import S3Store
 
+from serve_app.cli import main
 from serve_app.config import Settings, StoreOptions
 from serve_app.write.follow import FollowOptions
 from tests.api.running import Running, hash_settings, refused, word
@@ -59,6 +61,23 @@ def in_bucket(folder: Path, server: str, bucket: str, prefix: str = "") -> Setti
     options = {f"{prefix}{name}": value for name, value in names.items()} | {"allow_http": "true"}
     store = StoreOptions(shards=1, log_uri=f"s3://{bucket}/log", tables_uri=f"s3://{bucket}/tables", options=options)
     return hash_settings(folder, store=store)
+
+
+def all_in_bucket(folder: Path, server: str, bucket: str, prefix: str = "store") -> Settings:
+    """The small files, too."""
+    options = in_bucket(folder, server, bucket).store.options
+    store = StoreOptions(shards=1, files_uri=f"s3://{bucket}/{prefix}", files_look_s=0.05, options=options)
+    return hash_settings(folder, store=store)
+
+
+def config_file(settings: Settings, folder: Path) -> Path:
+    """What of the settings says where the store is and what it holds."""
+    store = settings.store
+    lines = ["[store]", f'files_uri = "{store.files_uri}"', "files_look_s = 0.05", "[store.options]"]
+    lines += [f'{name} = "{value}"' for name, value in store.options.items()]
+    path = folder / "settings.toml"
+    path.write_text("\n".join([*lines, "[encoder]", 'model = "hash"', ""]))
+    return path
 
 
 def state(running: Running) -> list[Any]:
@@ -178,3 +197,64 @@ def test_while_the_bucket_cannot_be_reached_reads_go_on_and_writes_resume_by_the
     assert found[0] == "during"
     assert [turn["content"] for turn in writer.turns("u", "s")] == ["before", "during"]
     network.close()
+
+
+def test_a_store_that_is_all_in_a_bucket_needs_nothing_of_its_folder(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str
+) -> None:
+    running = start(all_in_bucket(tmp_path / "data", server, bucket))
+    running.append("u", "s", "the river was high", wait="indexed")
+    running.ok("PUT", "/v1/admin/policies/privacy", json={"level": "strict"})
+    gold = [{"session_id": "s", "turn_id": running.turns("u", "s")[0]["id"]}]
+    running.ok("POST", "/v1/golden", json={"user_id": "u", "query": "how was the river?", "gold": gold})
+    written = state(running)
+    key = running.key
+    running.fold()
+    running.run(running.service.stop())
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["lock"]
+    again = start(all_in_bucket(tmp_path / "elsewhere", server, bucket))
+    assert again.key == key
+    assert state(again) == written
+    assert again.ok("GET", "/v1/admin/policies/privacy")["policy"] == {"level": "strict"}
+    assert [one["query"] for one in again.ok("GET", "/v1/golden")["golden"]] == ["how was the river?"]
+    assert again.ok("GET", "/readyz", key=None)["degraded"] == []
+
+
+def test_what_was_answered_of_keys_and_policies_holds_on_every_service_of_the_bucket(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str
+) -> None:
+    settings = all_in_bucket(tmp_path / "data", server, bucket)
+    apart = msgspec.structs.replace(settings.store, files_look_s=0.06)  # as another process has it
+    writer = start(settings)
+    replica = start(msgspec.structs.replace(settings, data=str(tmp_path / "r"), role="replica", store=apart))
+    for _ in range(2):
+        made = writer.ok("POST", "/v1/admin/keys", json={"role": "app"})
+        assert replica.call("GET", "/v1/sessions?user_id=u", key=made["key"]).status_code == 200
+        writer.ok("DELETE", f"/v1/admin/keys/{made['key_id']}")
+        refused(replica.call("GET", "/v1/sessions?user_id=u", key=made["key"]), 401, "unauthorized")
+    for level in ("strict", "off"):
+        writer.ok("PUT", "/v1/admin/policies/privacy", json={"level": level})
+        assert replica.ok("GET", "/v1/admin/policies/privacy")["policy"]["level"] == level
+
+
+def test_commands_reach_small_files_in_a_bucket_by_the_file_of_settings(
+    start: Callable[..., Running], tmp_path: Path, server: str, bucket: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = all_in_bucket(tmp_path / "data", server, bucket)
+    running = start(settings)
+    running.append("u", "s", "the river was high", wait="indexed")
+    given = ["--data", settings.data, "--config", str(config_file(settings, tmp_path)), "--json"]
+    assert main(["keys", "create", *given, "--tenant", "default"]) == 0
+    key = json.loads(capsys.readouterr().out.splitlines()[-1])["key"]
+    assert len(running.ok("GET", "/v1/sessions?user_id=u", key=key)["sessions"]) == 1
+    running.run(running.service.stop())
+    assert main(["backup", *given, "--to", str(tmp_path / "backups")]) == 0
+    restored = all_in_bucket(tmp_path / "again", server, bucket, "restored")
+    (tmp_path / "other").mkdir()
+    into = ["--data", restored.data, "--config", str(config_file(restored, tmp_path / "other")), "--json"]
+    assert main(["restore", *into, "--from", str(tmp_path / "backups")]) == 0
+    assert main(["verify", *into]) == 0
+    again = start(restored)
+    assert [turn["content"] for turn in again.ok("GET", "/v1/sessions/s/turns?user_id=u", key=key)["turns"]] == [
+        "the river was high"
+    ]
