@@ -17,6 +17,7 @@ from serve_app.cluster.messages import Beat, Leases
 from serve_app.config import Settings, StoreOptions
 from serve_app.errors import StoreUnavailable
 from serve_app.shards import read_identity
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.api.running import hash_settings
 
 BOUNDS = ControlBounds(silence_s=3.0, gather_s=1.0, look_s=0.01, held_up_s=1.0, poll_s=0.05)
@@ -73,7 +74,7 @@ def test_writers_that_start_together_get_their_shares_at_once(tmp_path: Path) ->
         assert shares(await scene.turn(0.5, "a")) == {}
         leases = await scene.turn(1.5, "a", "b")
         assert (shares(leases), leases.revision) == ({"a": 2, "b": 2}, 1)
-        assert LeaseFile(tmp_path / "store").read() == leases
+        assert LeaseFile(DiskDocuments(tmp_path / "store")).read() == leases
 
     played(tmp_path, act)
 
@@ -163,7 +164,7 @@ def test_another_controls_change_is_taken_over_and_not_undone(tmp_path: Path) ->
     async def act(scene: Scene) -> None:
         before = await scene.turn(2, "a")
         others = Leases(before.revision + 5, ("a", "a", "a", "a"))
-        assert LeaseFile(tmp_path / "store").replace(before, others) == others
+        assert LeaseFile(DiskDocuments(tmp_path / "store")).replace(before, others) == others
         leases = await scene.turn(1, "a", "b")
         assert leases.revision > others.revision
 
@@ -174,7 +175,7 @@ def test_the_first_start_makes_the_store_and_its_first_key_once(tmp_path: Path) 
     async def act(scene: Scene) -> None:
         waiting = asyncio.create_task(store_there(scene.settings))
         key = (tmp_path / "store" / "admin.key").read_text().strip()
-        assert KeyFile(tmp_path / "store").principal(f"Bearer {key}".encode()).role == "operator"
+        assert KeyFile(DiskDocuments(tmp_path / "store")).principal(f"Bearer {key}".encode()).role == "operator"
         assert any(key in line for line in scene.said)
         assert (await waiting).shards == 4
         scene.said.clear()
@@ -182,7 +183,7 @@ def test_the_first_start_makes_the_store_and_its_first_key_once(tmp_path: Path) 
         await scene.start()
         assert scene.said == []
 
-    assert read_identity(tmp_path / "store") is None
+    assert read_identity(DiskDocuments(tmp_path / "store")) is None
     played(tmp_path, act)
 
 

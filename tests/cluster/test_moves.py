@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from serve_app.cluster.lease_file import LeaseFile
+from serve_app.stores.documents_disk import DiskDocuments
 from tests.cluster.in_process import Cluster
 from tests.cluster.load import Load
 
@@ -75,12 +76,12 @@ def test_of_two_hosts_that_believe_in_one_shard_the_fence_chooses_one(tmp_path: 
 
 def test_a_restart_of_control_goes_unnoticed(tmp_path: Path) -> None:
     async def act(cluster: Cluster, load: Load) -> None:
-        before = LeaseFile(tmp_path / "store").read()
+        before = LeaseFile(DiskDocuments(tmp_path / "store")).read()
         await cluster.stop_control()
         await asyncio.sleep(6 * WHILE_S)  # longer than a writer may be silent
         await cluster.start_control()
         await asyncio.sleep(2 * WHILE_S)
-        assert LeaseFile(tmp_path / "store").read() == before
+        assert LeaseFile(DiskDocuments(tmp_path / "store")).read() == before
 
     load = played(tmp_path, act)
     assert load.unknown == load.refused == []

@@ -13,6 +13,7 @@ from serve_app.cluster.lease_file import LeaseFile
 from serve_app.cluster.messages import Beat, Leases
 from serve_app.cluster.upstream import Upstream, UpstreamBounds
 from serve_app.errors import Overloaded, ShardElsewhere, StoreUnavailable
+from serve_app.stores.documents_disk import DiskDocuments
 
 ASKED = Asked("POST", b"/v1/turns", b"", (), b"{}")
 DONE = Answered(200, (), b"done")
@@ -176,7 +177,7 @@ def test_bodies_that_wait_are_bounded_in_bytes(tmp_path: Path) -> None:
 
 
 def test_while_control_is_away_the_file_says_where_to_ask(tmp_path: Path) -> None:
-    file = LeaseFile(tmp_path)
+    file = LeaseFile(DiskDocuments(tmp_path))
     file.replace(Leases(), Leases(4, ("b", "b")))
 
     async def act(fleet: Fleet, upstream: Upstream) -> None:
