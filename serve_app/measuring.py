@@ -135,6 +135,15 @@ def bench_migration(args: argparse.Namespace, key: Key) -> Measured:
     return Measured(result, migration_table.table(result), result["missed"])
 
 
+def bench_simulate(args: argparse.Namespace, key: Key) -> Measured:
+    from benchmarks.simulation import forecast
+
+    names = ("calibration", "deployment", "rates", "rounds", "seconds", "port", "plot")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    result = forecast.measure(forecast.Options(**given))
+    return Measured(result, forecast.table(result), forecast.missed(result), not forecast.faults(result))
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace, Key], Measured]] = {
     "train-ranker": train_ranker,
     "bench recall": bench_recall,
@@ -146,6 +155,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace, Key], Measured]] = {
     "bench scale": bench_scale,
     "bench large-user": bench_large_user,
     "bench migration": bench_migration,
+    "bench simulate": bench_simulate,
 }
 
 

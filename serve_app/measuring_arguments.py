@@ -60,6 +60,11 @@ Starts a service on a store of its own, with an encoder that costs next to nothi
 million turns took over twenty minutes to write, and four gigabytes of disk (docs/measurements.md). Each phase is kept
 in scale.json as soon as it is done. Beside some figures stands a bar: the most that they should be."""
 
+SIMULATE_FORM = """\
+Says how many replicas hold a load, what they wait for and cost: by a model of the cluster whose service times were
+measured. With --rounds it measures them first, on a service of its own, and holds the model against open loops that it
+was not fitted to; exit 1 where a figure is more than 15 % off, or a goal is not held (docs/simulation.md)."""
+
 
 def add_measuring(commands: Any) -> None:
     """To the subparsers of the whole."""
@@ -89,6 +94,24 @@ def add_measuring(commands: Any) -> None:
     _core(suites.add_parser("core", help="speed of each engine against the machine's ceiling", description=CORE_FORM))
     _scale(suites.add_parser("scale", help="what many turns of many users cost", description=SCALE_FORM))
     _large_user(suites.add_parser("large-user", help="what one very large user costs", description=LARGE_USER_FORM))
+    _simulate(
+        suites.add_parser("simulate", help="replicas, latency and cost of loads to come", description=SIMULATE_FORM)
+    )
+
+
+def _simulate(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--calibration", type=Path, metavar="FILE", help="measured times; --rounds writes them there")
+    command.add_argument("--deployment", type=Path, metavar="FILE", help="TOML file of what is assumed, with prices")
+    command.add_argument("--rates", type=_rates, metavar="N,N", help="requests a second; else those of the deployment")
+    command.add_argument("--rounds", type=at_least(0), default=0, help="measure so many times first; medians count")
+    command.add_argument("--seconds", type=seconds, help="of each open loop that the model is held against")
+    command.add_argument("--port", type=port, default=0, help="first port that may be used (0: any that is free)")
+    command.add_argument("--plot", type=Path, metavar="FILE", help="draw latency against load, as PNG")
+    json_too(command).set_defaults(command="bench simulate")
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    return tuple(rate(one) for one in text.split(","))
 
 
 def _migration(command: argparse.ArgumentParser) -> None:

@@ -204,22 +204,22 @@ class _Run:
 
     def embed(self, request: _Request, then: Callable[[], object]) -> None:
         if self._load.known_part and self._source.random() < self._load.known_part:
-            return then()
+            then()
+            return
         tokens = self._load.query_tokens or self._times.query_tokens
         back = partial(self._clock.after, self._times.handoff_s, then)
         if not self._least_busy().ask(tokens, back):
             self.refused(request)
-        return None
 
     def fetch(self, request: _Request, then: Callable[[], object]) -> None:
         """The user's block, where it is not in memory: GETs one after the other, and the work of loading it."""
         cold = self._shape.cold
         if not cold.part or self._source.random() >= cold.part:
-            return then()
+            then()
+            return
         self._gets += cold.gets
         wait_s = sum(cold.get_s * self._get() for _ in range(cold.gets))
         self._clock.after(wait_s, lambda: _in_slices(request.gateway.servers, cold.cpu_s, then))
-        return None
 
     def write(self, request: _Request, then: Callable[[], object]) -> None:
         """To the shard's writer, which commits; the vectors follow the answer."""

@@ -94,7 +94,8 @@ class Batches:
 
     def _begin(self) -> None:
         waiting = self._next()
-        batch, weight = [], 0.0
+        batch: list[Item] = []
+        weight = 0.0
         while (
             waiting and len(batch) < self._items_max and (not batch or weight + waiting[0].weight <= self._weight_max)
         ):

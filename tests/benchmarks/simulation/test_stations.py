@@ -11,8 +11,8 @@ import pytest
 from benchmarks.simulation.clock import Clock, SimulationFailed
 from benchmarks.simulation.stations import IN_A_ROW_MAX, Batches, Servers
 
-CUSTOMERS = 100_000
-WITHIN = 0.05
+CUSTOMERS = 40_000
+WITHIN = 0.06
 """Of the theory's mean wait: runs of this length with other seeds stay within 4 %."""
 
 
