@@ -12,7 +12,7 @@ from benchmarks.simulation.validate import MIX
 from serve_app.client.http import Json
 
 STEPS = 14
-SECONDS = 120.0
+SECONDS = 30.0
 
 
 def draw(times: Calibration, path: Path, checked: Json | None) -> None:

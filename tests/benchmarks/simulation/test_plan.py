@@ -129,6 +129,7 @@ def test_the_table_says_what_was_not_measured(times: Calibration, wanted: Deploy
     assert told == forecast.measure(Options(rates=(200.0,), requests=1_000)), "the same figures again"
 
 
+@pytest.mark.slow
 def test_the_command_prints_json_last_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = tmp_path / "load.png"
     cli.main(["bench", "simulate", "--rates", "200", "--plot", str(drawn), "--json"])
