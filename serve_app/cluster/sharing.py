@@ -11,7 +11,7 @@ from serve_app.config import Settings
 from serve_app.memory.compressors import Opened, Opens, opening
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.encoders import EmbedServices, Queues
-from serve_app.models.summarise import CompressOptions
+from serve_app.models.summarise import CompressOptions, OpenSummarisers, open_summarisers
 from serve_app.ports import Embedder, EncodedQuery, Encodings
 
 __all__ = ["Shared"]
@@ -26,11 +26,12 @@ class Shared:
         encoder: Callable[[EncoderOptions], Embedder] = open_embedder,
         queues: Callable[[Sequence[Embedder]], Queues] | None = None,
         compressor: Opens | None = None,
+        summarisers: OpenSummarisers = open_summarisers,
         **injected: Any,
     ) -> None:
         """As `Service` takes them."""
         self._open_encoder, self._open_queues, self._injected = encoder, queues or EmbedServices, injected
-        self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart)
+        self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart, summarisers)
         self._lock = threading.Lock()
         self._embedders: list[tuple[EncoderOptions, Embedder]] = []
         self._queues: Queues | None = None
