@@ -49,6 +49,15 @@ class Encodings(NamedTuple):
         return Encodings(self.vectors[start:end], self.counts[start:end], tokens)
 
 
+class HotProducts(NamedTuple):
+    """What a hot shard says of one user's vectors: each row with its inner product with the query."""
+
+    rows: Rows
+    scores: NDArray[np.float32]
+    newest: int
+    """The seq of the newest record of vectors that is in it: who knows of another one cannot use this."""
+
+
 class EncodedQuery(NamedTuple):
     """A query as one version sees it; `tokens` and `spans` are of one length, None where the version gives none."""
 
@@ -56,6 +65,8 @@ class EncodedQuery(NamedTuple):
     vector: NDArray[np.float32]
     tokens: Tokens | None = None
     spans: Spans | None = None
+    products: HotProducts | None = None
+    """Of the user who asks, where a hot shard has been asked."""
 
 
 class Shortlist(NamedTuple):

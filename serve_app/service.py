@@ -35,7 +35,7 @@ from serve_app.breaker import Breaker
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
-from serve_app.errors import InvalidRequest, StoreUnavailable
+from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
 from serve_app.memory.compressing import Compressing
 from serve_app.memory.compressors import Compressors, Opens, opening
 from serve_app.memory.encoding import Encoding
@@ -77,7 +77,7 @@ from serve_app.models.rerank import OpenReranker, open_reranker
 from serve_app.models.summarise import OpenSummarisers, open_summarisers
 from serve_app.observe.metrics import Breakers, Gauges, Metrics
 from serve_app.observe.migrations import MigrationFigures
-from serve_app.ports import Embedder, Expander, Tokenizer
+from serve_app.ports import Embedder, Expander, HotProducts, Tokenizer, Vectors
 from serve_app.records import Record
 from serve_app.routing import VersionPlan
 from serve_app.shards import (
@@ -603,6 +603,22 @@ class Service:
         yield "memstrata_replica_behind_seconds", "How old what a replica shows may be; 0 for a writer.", behind
         yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
         yield "memstrata_embed_failures_target", "The same of the version that a migration brings.", self._dual.failures
+
+    async def hot_products(self, shard: int, owner: str, version: str, query: Vectors) -> HotProducts:
+        """What a hot shard is asked for: reads the owner's block, which may come from the tables first.
+
+        Raises StorageTrouble, and NotFound where there is no such shard.
+        """
+        if not 0 <= shard < len(self._writers):
+            raise NotFound(f"there is no shard {shard} here")
+        block_of = self._writers[shard].shard.block
+
+        def read() -> HotProducts:
+            block = block_of(owner)
+            with block.lock:
+                return block.vectors.products(version, query)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pools.stores, read)
 
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
+from serve_app.core import Owner
 from serve_app.errors import InvalidRequest
+from serve_app.placement import shard_of
+from serve_app.ports import HotProducts
 from serve_app.stores.device import gpu_count
 from serve_app.stores.hot_indexes import HotOptions
 from tests.api.running import Running, hash_settings
@@ -60,3 +64,25 @@ def test_a_gpu_that_is_not_there_ends_the_start_with_the_reason(tmp_path: Path) 
 def test_a_device_of_no_kind_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError, match="tpu"):
         msgspec.convert({"device": "tpu"}, HotOptions)
+
+
+def test_what_a_hot_shard_gives_is_what_is_found_without_it(start: Callable[..., Running]) -> None:
+    """The shard's products stand in for the index of who asks, as long as both know the same vectors."""
+    shard, gateway = start(device="host", memory_mib=1), start()
+    assert told(shard) == told(gateway)
+    for user in USERS:
+        owner = Owner("default", user)
+        number = shard_of(owner, 2)
+        blocks = [one.service._writers[number].shard.block(owner.key) for one in (shard, gateway)]
+        version = shard.service._writers[number].shard.versions[0]
+        query = np.random.default_rng(1).standard_normal(version.dimension).astype(np.float32)
+        given = shard.run(shard.service.hot_products(number, owner.key, version.name, query))
+        own = blocks[1].dense(version.name, query, 119, None)
+        np.testing.assert_allclose(own, blocks[1].dense(version.name, query, 119, None, given), atol=1e-5)
+        marked = given._replace(scores=np.full_like(given.scores, 7.0))
+        assert np.nanmax(blocks[1].dense(version.name, query, 119, None, marked)) == 7.0
+        for useless in (
+            marked._replace(newest=given.newest + 1),
+            HotProducts(given.rows[:3], marked.scores[:3], given.newest),
+        ):
+            np.testing.assert_array_equal(own, blocks[1].dense(version.name, query, 119, None, useless))

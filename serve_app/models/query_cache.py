@@ -24,7 +24,7 @@ def query_key(version: str, text: str, solo: bool) -> QueryKey:
 
 def owned(encoded: EncodedQuery) -> EncodedQuery:
     """With arrays of its own, read-only: a view would keep its whole batch in memory for as long as it is cached."""
-    version, vector, tokens, spans = encoded
+    version, vector, tokens, spans, _ = encoded  # the products are one user's, and come later
     return EncodedQuery(
         version, _own(vector), None if tokens is None else _own(tokens), None if spans is None else _own(spans)
     )
@@ -60,7 +60,8 @@ class QueryCache:
 
 
 def _size(encoded: EncodedQuery) -> int:
-    return sum(part.nbytes for part in encoded[1:] if part is not None)
+    parts = (encoded.vector, encoded.tokens, encoded.spans)
+    return sum(part.nbytes for part in parts if part is not None)
 
 
 def _own(rows: np.ndarray[Any, np.dtype[Scalar]]) -> np.ndarray[Any, np.dtype[Scalar]]:

@@ -42,7 +42,9 @@ def hot_turns(block: Block, question: Question, encoded: EncodedQuery | None) ->
         eligible = _eligible(block, question, n)
         if not question.query.strip():
             return _newest(block, eligible, k, question.now)
-        dense = None if encoded is None else block.dense(encoded.version, encoded.vector, n, question.as_of)
+        dense = None
+        if encoded is not None:
+            dense = block.dense(encoded.version, encoded.vector, n, question.as_of, encoded.products)
         entities = named_in(question.query, block.columns, n)
         evidence = _evidence(block, question, n, eligible, dense, entities)
         ranking = rank(evidence, question.mode, k, question.weights, exhaustive=question.exhaustive)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from serve_app.core import EmbeddingVersion, Fact, Summary, Turn
 from serve_app.entities.values import Entity
-from serve_app.ports import HotIndex, Tokens
+from serve_app.ports import HotIndex, HotProducts, Tokens
 from serve_app.records import (
     FactGone,
     FactPut,
@@ -143,14 +143,21 @@ class Block:
         """Whether this is a living turn of this owner. A table or an index that gives another is not believed."""
         return self.find(turn.session, turn.id) == turn.seq
 
-    def dense(self, version: str, query: NDArray[np.float32], limit: int, as_of: int | None) -> NDArray[np.float32]:
+    def dense(
+        self,
+        version: str,
+        query: NDArray[np.float32],
+        limit: int,
+        as_of: int | None,
+        given: HotProducts | None = None,
+    ) -> NDArray[np.float32]:
         """The inner product of each ordinal below `limit`, shape (limit,), NaN where the version has no vector (yet).
 
         Of a turn of several parts the best counts.
         """
         if self._left:
             return np.full(limit, np.nan, np.float32)  # a later block of this owner has the vectors
-        return self.vectors.dense(version, query, self.columns.seqs, as_of)[:limit]
+        return self.vectors.dense(version, query, self.columns.seqs, as_of, given)[:limit]
 
     def tokens(self, version: str, seqs: Sequence[int], as_of: int | None) -> tuple[Tokens, Offsets]:
         """The vectors of the tokens of turns, one after another, and where those of each begin; see `HotVectors`."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.core import ROWS_PER_TURN_MAX, EmbeddingVersion
-from serve_app.ports import TOKEN_DIMENSION, HotIndex, Rows, Tokens
+from serve_app.ports import TOKEN_DIMENSION, HotIndex, HotProducts, Rows, Tokens
 from serve_app.records import TurnVectors
 from serve_app.stores.ownership import live_of
 from serve_app.stores.packing import PACKED_BYTES, unpack_vectors, vector_rows
@@ -83,18 +83,33 @@ class HotVectors:
             one.places = None
 
     def dense(
-        self, version: str, query: NDArray[np.float32], seqs: Sequence[int], as_of: int | None
+        self,
+        version: str,
+        query: NDArray[np.float32],
+        seqs: Sequence[int],
+        as_of: int | None,
+        given: HotProducts | None = None,
     ) -> NDArray[np.float32]:
         """The inner product of each of the ascending `seqs`, NaN where this version has no vector of it as of then.
 
-        Of a turn of several parts the best counts.
+        Of a turn of several parts the best counts. What a hot shard has `given` counts where it knows the very same
+        vectors; else the index here is asked.
         """
         of = self._of.get(version)
         scores = np.full(len(seqs), np.nan, np.float32)
         if of is not None:
-            of.score(query, seqs, scores)
+            if not of.score_given(given, seqs, scores):
+                of.score(query, seqs, scores)
             scores[np.searchsorted(np.asarray(seqs, np.int64), of.after(as_of))] = np.nan
         return scores
+
+    def products(self, version: str, query: NDArray[np.float32]) -> HotProducts:
+        """Of each vector of this version that is here."""
+        of = self._of.get(version)
+        if of is None:
+            return HotProducts(np.empty(0, np.int64), np.empty(0, np.float32), 0)
+        rows, scores = of.hot.products(self._key, query)
+        return HotProducts(rows, scores, of.newest)
 
     def tokens(self, version: str, seqs: Sequence[int], as_of: int | None) -> tuple[Tokens, Offsets]:
         """The vectors of the tokens of these turns, one after another, and where each turn's begin: one offset more
@@ -135,7 +150,7 @@ class _OfVersion:
     def __init__(self, key: str, dimension: int, hot: HotIndex) -> None:
         self._key = key
         self._dimension = dimension
-        self._hot = hot
+        self.hot = hot
         self.drop()
 
     def drop(self) -> None:
@@ -143,8 +158,8 @@ class _OfVersion:
         self.tokens: dict[int, bytes] = {}
         self.places: Places | None = None
         self._parts: dict[int, int] = {}  # of the turns that have not just one
-        self._newest = 0
-        self._hot.drop(self._key)
+        self.newest = 0
+        self.hot.drop(self._key)
 
     def size(self, turn_seq: int) -> int:
         """How many vectors a turn has that has come."""
@@ -152,7 +167,7 @@ class _OfVersion:
 
     def after(self, as_of: int | None) -> list[int]:
         """The turns whose vectors came later; none, as a rule, and then this costs nothing."""
-        if as_of is None or as_of >= self._newest:
+        if as_of is None or as_of >= self.newest:
             return []
         return [seq for seq, came in self.came.items() if came > as_of]
 
@@ -163,20 +178,20 @@ class _OfVersion:
         vectors = unpack_vectors(b"".join(one.vectors for one in items), self._dimension)
         self._index([one.turn_seq for one in items], sizes, vectors, [one.tokens for one in items])
         self.came.update((one.turn_seq, seq) for one in items)
-        self._newest = max(self._newest, seq)
+        self.newest = max(self.newest, seq)
 
     def take(self, stored: Sequence[StoredVectors]) -> None:
         parts = [one.parts for one in stored]
         turn_seqs, tokens = [one.turn_seq for one in stored], [one.tokens for one in stored]
         self._index(turn_seqs, [len(one) for one in parts], np.concatenate(parts), tokens)
         self.came.update((one.turn_seq, one.vector_seq) for one in stored)
-        self._newest = max(self._newest, *(one.vector_seq for one in stored))
+        self.newest = max(self.newest, *(one.vector_seq for one in stored))
 
     def _index(
         self, turn_seqs: Sequence[int], sizes: Sequence[int], vectors: NDArray[np.float32], tokens: Sequence[bytes]
     ) -> None:
         rows = [vector_rows(seq, size) for seq, size in zip(turn_seqs, sizes, strict=True)]
-        self._hot.add(self._key, np.concatenate(rows), vectors)
+        self.hot.add(self._key, np.concatenate(rows), vectors)
         self._parts.update((seq, size) for seq, size in zip(turn_seqs, sizes, strict=True) if size != 1)
         self.tokens.update((seq, one) for seq, one in zip(turn_seqs, tokens, strict=True) if one)
 
@@ -185,11 +200,23 @@ class _OfVersion:
             return
         self.tokens.pop(turn_seq, None)
         if parts := self._parts.pop(turn_seq, 1):
-            self._hot.remove(self._key, vector_rows(turn_seq, parts))
+            self.hot.remove(self._key, vector_rows(turn_seq, parts))
+
+    def score_given(self, given: HotProducts | None, seqs: Sequence[int], scores: NDArray[np.float32]) -> bool:
+        """Set the scores by what a hot shard gave; False, and nothing is set, where it does not have what is here."""
+        if given is None or given.newest != self.newest:
+            return False
+        own = np.asarray(seqs, np.int64)
+        turns = given.rows // ROWS_PER_TURN_MAX
+        here = np.isin(turns, np.fromiter(self.came, np.int64, len(self.came))) & np.isin(turns, own)
+        if int(here.sum()) != sum(map(self.size, self.came)):
+            return False
+        np.fmax.at(scores, np.searchsorted(own, turns[here]), given.scores[here])
+        return True
 
     def score(self, query: NDArray[np.float32], seqs: Sequence[int], scores: NDArray[np.float32]) -> None:
         """Set the scores of the turns that have vectors."""
-        rows, found = self._hot.products(self._key, query)
+        rows, found = self.hot.products(self._key, query)
         if self.places is None or not np.array_equal(self.places[0], rows):  # vectors or turns have come or gone
             self.places = rows, *live_of(seqs, rows // ROWS_PER_TURN_MAX)
         _, ordinals, live = self.places
