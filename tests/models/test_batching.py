@@ -110,7 +110,7 @@ def test_a_query_gives_the_embedders_vector_and_is_cached(start: Start, embedder
 
 
 def test_a_query_brings_the_vectors_of_its_tokens_and_their_places(start: Start) -> None:
-    version, _, tokens, spans = start().query("where is my order?").result(WAIT_S)
+    version, _, tokens, spans, _ = start().query("where is my order?").result(WAIT_S)
     assert version == HashEmbedder().version.name
     assert spans is not None
     assert tokens is not None
