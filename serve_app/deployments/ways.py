@@ -102,7 +102,8 @@ class _Writer:
     async def ask(self, shard: int, asked: Asked, within_s: float) -> Answered:
         ends = time.monotonic() + within_s
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._there.wait(), min(within_s, THERE_S))
+            async with asyncio.timeout(min(within_s, THERE_S)):
+                await self._there.wait()
         left_s = ends - time.monotonic()
         if not self._there.is_set() or left_s <= 0:
             raise ShardElsewhere(f"{self._name} is not there")
@@ -138,7 +139,8 @@ class _Writer:
                 if self._handle is None:
                     self._handle = await asyncio.to_thread(self._open_handle, *writer_deployment(self._name))
                 hold_s = WATCH_S if self._there.is_set() else 0.0
-                await asyncio.wait_for(self._handle.watch.remote(hold_s), hold_s + LATE_S)
+                async with asyncio.timeout(hold_s + LATE_S):  # wait_for may swallow the cancellation of `close`
+                    await self._handle.watch.remote(hold_s)
                 self._found()
             except BackPressureError:
                 self._found()  # too busy to be watched is not gone
@@ -175,7 +177,8 @@ class ServeControl:
         try:
             if self._handle is None:
                 self._handle = await asyncio.to_thread(self._open_handle, *CONTROL)
-            answer: Leases = await asyncio.wait_for(call(self._handle), within_s)
+            async with asyncio.timeout(within_s):
+                answer: Leases = await call(self._handle)
         except Exception as error:
             raise _own(error) or StoreUnavailable("Control does not answer") from error
         return answer
