@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from serve_app.cluster.control import Control
 from serve_app.cluster.messages import Beat, Leases
 from serve_app.deployments.place import Place
 
@@ -13,6 +12,8 @@ class ControlReplica:
     """`cluster.control.Control` as gateways and writers call it."""
 
     def __init__(self, place: Place) -> None:
+        from serve_app.cluster.control import Control  # in the replica, not where the application is built
+
         place.enter()
         self._control = Control(place.settings("writer", "control"))
         self._starting = asyncio.get_running_loop().create_task(self._control.start())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from serve_app.asgi import Answered, Asked
-from serve_app.cluster.host import Host
 from serve_app.deployments.place import Place
 from serve_app.deployments.ways import WATCH_S, ServeControl
 
@@ -14,6 +13,8 @@ class WriterReplica:
     """`cluster.host.Host` as gateways call it. It is on its way as soon as it is there, and takes leases when it is."""
 
     def __init__(self, place: Place) -> None:
+        from serve_app.cluster.host import Host  # in the replica, not where the application is built
+
         place.enter()
         self._host = Host(place.writer, place.settings("writer", place.writer), ServeControl())
         self._starting = asyncio.get_running_loop().create_task(self._host.start())
