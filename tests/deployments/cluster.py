@@ -110,7 +110,7 @@ class ServedCluster:
         return self._environment | token | {"RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{self._dashboard}"}
 
     def ready(self) -> ServedCluster:
-        assert wait_until(self._is_ready, START_S), self.told()
+        assert wait_until(self.is_ready, START_S), self.told()
         return self
 
     def document(self) -> dict[str, Any]:
@@ -253,7 +253,7 @@ class ServedCluster:
             timeout=60,
         )
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         try:
             return httpx.get(f"{self.url}/readyz", trust_env=False, timeout=5).status_code == 200
         except httpx.TransportError:

@@ -22,6 +22,7 @@ from tests.deployments.steady import SteadyLoad, account
 
 BEFORE_S, AFTER_S = 8.0, 25.0
 BACK_S = 60.0
+CALM_S, CALM_LOOKS = 120.0, 10
 NODES = {"head": {"head": 100}, "a": {"gateways": 50, "writers": 50}, "b": {"gateways": 50, "writers": 50}}
 CONTROLLER, PROXY, HAPROXY = b"ServeController", b"HAProxyManager", b"haproxy\0"
 
@@ -40,6 +41,7 @@ def main(words: list[str]) -> None:
 async def _drill(served: ServedCluster, args: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for victim in args.victims.split(","):
+        await asyncio.to_thread(_calm, served)
         row = await _round(served, victim, args)
         rows.append(row)
         print(json.dumps(row), file=sys.stderr, flush=True)
@@ -58,6 +60,15 @@ async def _round(served: ServedCluster, victim: str, args: argparse.Namespace) -
         await asyncio.to_thread(restore)
     lost = await load.read_back()
     return {"victim": victim, "acknowledged": len(load.acknowledged), "lost": len(lost), "back_s": back_s} | told
+
+
+def _calm(served: ServedCluster) -> None:
+    """Wait until what the round before did is over: everything runs, and answers for a while."""
+    answers = 0
+    ends = time.monotonic() + CALM_S
+    while answers < CALM_LOOKS and time.monotonic() < ends:
+        answers = answers + 1 if served.settled() and served.is_ready() else 0
+        time.sleep(0.5)
 
 
 def _back(served: ServedCluster, since: float) -> float | None:
