@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import yaml
+from obstore.store import S3Store
 
 from tests.deployments.served import ROOT, free_port, wait_until
 
@@ -30,7 +31,7 @@ NODES = {name: {name: 100} for name in ("head", "gateways", "writers")}
 SETTINGS = """\
 [store]
 shards = {shards}
-files_uri = "{files}"
+files_uri = "s3://memory/files"
 log_uri = "s3://memory/log"
 tables_uri = "s3://memory/tables"
 cold_uri = "s3://memory/cold"
@@ -80,8 +81,7 @@ class ServedCluster:
         self._mark = f"{self.port}-{os.getpid()}"
         own = {"HOME": str(folder), "PYTHONPATH": str(ROOT), MARK: self._mark, "OMP_NUM_THREADS": "1"}
         self._environment = os.environ | own
-        self.files, self.config = folder / "files", folder / "memstrata.toml"
-        self.files.mkdir(parents=True)
+        self.config = folder / "memstrata.toml"
         self._write_settings()
         self.gateways, self.writers = gateways, writers
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -101,7 +101,15 @@ class ServedCluster:
 
     @property
     def key(self) -> str:
-        return (self.files / "admin.key").read_text().strip()
+        bucket = S3Store(
+            BUCKET,
+            endpoint=f"http://127.0.0.1:{self._s3}",
+            region="us-east-1",
+            access_key_id="test",
+            secret_access_key="test",
+            client_options={"allow_http": True},
+        )
+        return bytes(bucket.get("files/admin.key").bytes()).decode().strip()
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -192,9 +200,7 @@ class ServedCluster:
             process.wait(10)
 
     def _write_settings(self) -> None:
-        self.config.write_text(
-            SETTINGS.format(shards=self._shards, files=self.files, s3=self._s3, placement=self._placement)
-        )
+        self.config.write_text(SETTINGS.format(shards=self._shards, s3=self._s3, placement=self._placement))
 
     def _run(self, words: Iterable[str], log: str, **streams: int) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("wb") as out:
