@@ -121,7 +121,7 @@ TABLES_WAIT_S = 60.0
 
 TABLES_LOOK_S = 0.25
 
-DRAIN_S = 20.0
+DRAIN_S = 10.0
 """At a gateway's end, for the requests that it has taken."""
 
 DRAIN_LOOK_S = 0.02

@@ -29,7 +29,7 @@ BATCHES_A_ROUND = 20
 SEND_S = 2.0
 """For one batch to be taken."""
 
-LAST_S = 5.0
+LAST_S = 3.0
 """For all of it, at the end."""
 
 _hits = msgspec.msgpack.Decoder(dict[int, dict[str, dict[int, int]]])

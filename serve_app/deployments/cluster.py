@@ -54,7 +54,7 @@ CONTROL_ONGOING_MAX = 1_024
 
 HEALTH_CHECK_PERIOD_S = 1.0
 HEALTH_CHECK_TIMEOUT_S = 30.0
-GATEWAY_STOP_S = 30.0
+GATEWAY_STOP_S = 20.0
 """What a gateway has to finish its requests and stop: more than the load balancers need to let go of it."""
 
 WRITER_STOP_S = 40.0
