@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from serve_app.api.forwarding import ForwardOptions
+from serve_app.api.limits import LimitOptions
 from serve_app.core import Owner
 from serve_app.errors import InvalidRequest
 from serve_app.service import Service
@@ -234,3 +237,50 @@ def test_a_gateway_needs_a_way_and_others_have_none(tmp_path: Path) -> None:
         Service(hash_settings(tmp_path, role="gateway"))
     with pytest.raises(InvalidRequest, match="a way to the writers"):
         Service(hash_settings(tmp_path), upstream=Direct({}))
+
+
+def test_what_it_has_taken_is_answered_before_it_ends(cluster: Clustered) -> None:
+    gateway, way, user = cluster.start(), cluster.ways[-1], cluster.user_in(0)
+    held = threading.Event()
+    way.lose = lambda asked: held.set() or time.sleep(0.3) or False  # type: ignore[func-returns-value]
+    body = {"user_id": user, "turns": [{"role": "user", "content": "under way"}]}
+    answers: list[int] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(gateway.call("POST", "/v1/sessions/end/turns", json=body).status_code)
+    )
+    asking.start()
+    assert held.wait(10)
+    ending = asyncio.run_coroutine_threadsafe(gateway.service.stop(), gateway.loop)
+    ending.result(20)
+    asking.join()
+    assert answers == [201]
+    refused(gateway.call("GET", "/v1/sessions", params={"user_id": user}), 503, "not_ready")
+
+
+def test_searches_of_who_is_erased_are_forgotten_here(cluster: Clustered, gateway: Running) -> None:
+    user = "to-be-forgotten"
+    gateway.ok("PUT", "/v1/admin/policies/golden", json={"log_searches": True})
+    gateway.append(user, "s", {"id": "t", "role": "user", "content": "the river was high"})
+    found = gateway.search(user, "river", mode="lexical")["search_id"]
+    gold = {"search_id": found, "gold": [{"session_id": "s", "turn_id": "t"}]}
+    assert gateway.ok("POST", "/v1/golden", json=gold)["query"] == "river"
+    gateway.ok("DELETE", f"/v1/users/{user}")
+    assert gateway.ok("GET", "/v1/golden")["golden"] == []
+    refused(gateway.call("POST", "/v1/golden", json=gold), 404, "not_found")
+    gateway.ok("PUT", "/v1/admin/policies/golden", json={})
+
+
+def test_reads_find_places_while_writes_wait(cluster: Clustered, gateway: Running) -> None:
+    """More writes of one tenant than it may have at work wait for a writer that is away."""
+    gateway = cluster.start(limits=LimitOptions(tenant_requests=4, tenant_writes=3))
+    user, way = cluster.user_in(0), cluster.ways[-1]
+    way.gone.add(0)
+    body = {"user_id": user, "turns": [{"role": "user", "content": "x"}]}
+
+    async def all_at_once() -> list[int]:
+        writes = [asyncio.ensure_future(gateway.ask("POST", "/v1/sessions/s/turns", json=body)) for _ in range(8)]
+        await asyncio.sleep(0.05)
+        read = await gateway.ask("GET", "/v1/sessions", params={"user_id": user})
+        return [read.status_code, *sorted({one.status_code for one in await asyncio.gather(*writes)})]
+
+    assert gateway.run(all_at_once()) == [200, 429, 503]
