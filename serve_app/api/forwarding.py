@@ -167,6 +167,7 @@ class Forwarding:
         if way is not None:
             return await way(route, who, request, asked)
         if not route.reads and (route.method, route.template) not in HERE:
+            who.require_operator("backups and migrations are for operators alone")
             raise NotSupported("backups and migrations are not made by gateways; see the documentation of clusters")
         if self._own.any:
             await self._own_writes_shown(route, who, request)

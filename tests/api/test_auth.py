@@ -102,7 +102,7 @@ def unchanged(service: Running) -> None:
 def test_no_route_of_the_table_answers_without_a_known_key(service: Running, route: Route, header: str | None) -> None:
     headers = {}
     if header is not None:
-        digest = KeyFile(DiskDocuments(service.settings.store_folder)).records(None)[0].sha256
+        digest = KeyFile(service.settings.files).records(None)[0].sha256
         headers["authorization"] = header.format(key=service.key, digest=digest).encode()
     answer = service.call(route.method, **arguments(route), key=None, headers=headers)
     refused(answer, 401, "unauthorized")
@@ -203,7 +203,7 @@ def test_a_key_that_could_never_do_anything_is_not_made(service: Running, role: 
 
 
 def test_a_key_counts_and_stops_counting_at_once_also_from_another_process(service: Running) -> None:
-    beside = KeyFile(DiskDocuments(service.settings.store_folder))
+    beside = KeyFile(service.settings.files)
     key_id, key = beside.create(tenant="default", role="app")
     assert service.call("GET", "/v1/sessions?user_id=u", key=key).status_code == 200
     beside.revoke(key_id, "default")
@@ -225,7 +225,7 @@ def test_a_list_of_keys_shows_no_secret(service: Running) -> None:
     made = service.make_key()
     shown = service.call("GET", "/v1/admin/keys").text
     assert made not in shown
-    assert KeyFile(DiskDocuments(service.settings.store_folder)).records(None)[-1].sha256 not in shown
+    assert KeyFile(service.settings.files).records(None)[-1].sha256 not in shown
 
 
 def test_writers_in_several_processes_lose_no_key(tmp_path: Path) -> None:

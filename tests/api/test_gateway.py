@@ -272,7 +272,7 @@ def test_searches_of_who_is_erased_are_forgotten_here(cluster: Clustered, gatewa
 
 def test_reads_find_places_while_writes_wait(cluster: Clustered, gateway: Running) -> None:
     """More writes of one tenant than it may have at work wait for a writer that is away."""
-    gateway = cluster.start(limits=LimitOptions(tenant_requests=4, tenant_writes=3))
+    gateway = cluster.start(limits=LimitOptions(tenant_requests=4))
     user, way = cluster.user_in(0), cluster.ways[-1]
     way.gone.add(0)
     body = {"user_id": user, "turns": [{"role": "user", "content": "x"}]}
