@@ -3,7 +3,8 @@
 Segments are immutable and named by number, so what is new is the next number. The chain is judged anew, by
 `replay`, wherever reading on is not enough: numbers are missing, a segment is not whole, a new owner's fence
 came (it may have cut a torn tail), or other bytes stand under the last name (a writer on disk takes back a
-segment whose folder it could not sync). Nothing here changes the store; one thread reads, any may ask.
+segment whose folder it could not sync). What the writer has relayed (`relay.py`) is judged like what was read.
+Nothing here changes the store; one thread reads, any may ask.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 
 from serve_app.errors import NotFound, ReadOnlyReplica, StorageTrouble
 from serve_app.ports import WatchedSegments
+from serve_app.stores.relay import Relayed
 from serve_app.stores.replay import Damage, Place, replay
 from serve_app.stores.segment import Entry, decode, number_of, segment_name
 
@@ -44,13 +46,22 @@ class FollowedLog:
     fenced = False
     waiting: StorageTrouble | None = None
 
-    def __init__(self, segments: WatchedSegments, stale_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        segments: WatchedSegments,
+        stale_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        relayed: Relayed | None = None,
+    ) -> None:
         self.epoch = 0
         self.last_seq = 0
         self.damage: Damage | None = None
         self.reached_at: float | None = None
         """When the round began that last saw the end of the log; what was durable then has been read."""
+        self.asked_store = True
+        """Whether the store itself said at the last round where the log ends."""
         self._segments = segments
+        self.relayed = relayed
         self._stale_s = stale_s
         self._clock = clock
         self._number = 0
@@ -61,6 +72,8 @@ class FollowedLog:
 
     def replay(self, folded_seq: int) -> tuple[Entry, ...]:
         """Every intact entry after `folded_seq` up to the first hole; reading on goes on from there."""
+        if self.relayed is not None:
+            self.relayed.forget()
         found = replay(self._segments, folded_seq)
         self.epoch, self.last_seq, self.damage = found.epoch, found.last_seq, found.damage
         self._number, self._places = found.number, found.places
@@ -82,11 +95,15 @@ class FollowedLog:
     def _next(self) -> tuple[Entry, ...] | Where:
         """The entries of the next segment, or why there are none."""
         name = segment_name(self._number + 1)
+        data = None if self.relayed is None else self.relayed.take(self._number + 1)
+        self.asked_store = data is None and (self.relayed is None or not self.relayed.ended())
+        if data is None and not self.asked_store:
+            return "end"
         stamp = self._segments.stamp(name)  # before the bytes: a change in between shows at the next look
         if stamp is None:
             return "end"
         try:
-            data = self._segments.read(name)
+            data = data or self._segments.read(name)
         except NotFound:
             return "end"
         decoded = decode(data)

@@ -21,6 +21,7 @@ from serve_app.errors import MemstrataError, StoreUnavailable
 from serve_app.records import Record, decode_record
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.lance_followed import FollowedTable
+from serve_app.stores.relay import Puller, SegmentRelay
 from serve_app.stores.replay import HOLE_LOOKS
 from serve_app.stores.segment import Entry
 from serve_app.write.shard import Shard
@@ -62,8 +63,11 @@ class Follower:
         table: FollowedTable,
         options: FollowOptions,
         taken: Callable[[Sequence[Record]], None] = lambda records: None,
+        relay: SegmentRelay | None = None,
     ) -> None:
-        """`taken` is told of records once they are shown."""
+        """`taken` is told of records once they are shown. `relay` is the way to the shard's writer, of a log that takes
+        what is relayed.
+        """
         self.shard = shard
         self._taken = taken
         self.trouble: str | None = None
@@ -74,6 +78,11 @@ class Follower:
         self._options = options
         self._version = 0
         self._looked_at = self._judged_at = float("-inf")
+        self._sure_at = float("-inf")
+        """When the round began that last heard of the store itself that the log ends here."""
+        self._news = threading.Event()
+        relayed = log.relayed
+        self._puller = relay and relayed and Puller(relay, relayed, self._news.set, options.stale_s / 2)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follower-{shard.number}", daemon=True)
 
@@ -81,8 +90,10 @@ class Follower:
         """Read the store once, then follow it. Raises StorageTrouble where it cannot be read."""
         began = time.monotonic()
         self._judge(restart=True)
-        self._store_log.reached_at = began
+        self._store_log.reached_at = self._sure_at = began
         self._thread.start()
+        if self._puller:
+            self._puller.start()
 
     @property
     def alive(self) -> bool:
@@ -95,19 +106,25 @@ class Follower:
     def catch_up(self) -> None:
         """Wait until everything is shown that was durable when this was called. Raises StoreUnavailable."""
         asked_at = time.monotonic()
-        while (reached_at := self._store_log.reached_at) is None or reached_at < asked_at:
+        while self._sure_at < asked_at:
+            if (relayed := self._store_log.relayed) is not None:
+                relayed.ask_store()
+                self._news.set()
             if time.monotonic() > asked_at + CATCH_UP_S or self._closing.wait(self._options.poll_s / 4):
                 raise StoreUnavailable(f"shard {self.shard.number} cannot be followed: {self.trouble or 'it is late'}")
 
     def close(self) -> None:
         self._closing.set()
+        self._news.set()
+        if self._puller:
+            self._puller.close()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _run(self) -> None:
-        pause = 0.0
-        while not self._closing.wait(pause):
-            pause = self._round()
+        while not self._closing.is_set():
+            self._news.wait(self._round())
+            self._news.clear()
 
     def _round(self) -> float:
         """One round; gives the pause before the next."""
@@ -141,11 +158,19 @@ class Follower:
         else:
             more = self._read_on()
         if not (more or self._store_log.holed):
-            self._store_log.reached_at = began
+            self._ended(began)
         if began - self._looked_at >= self._options.look_s:
             self._looked_at = began
             self._look()
         return more
+
+    def _ended(self, began: float) -> None:
+        """All that was durable at some moment is shown: when this round began, or when the writer said so."""
+        relayed = self._store_log.relayed
+        if relayed is None or self._store_log.asked_store:
+            self._store_log.reached_at = self._sure_at = began
+        else:
+            self._store_log.reached_at = min(began, relayed.answered_at)
 
     def _read_on(self) -> bool:
         progress = self._store_log.read_on()

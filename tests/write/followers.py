@@ -9,6 +9,7 @@ from serve_app.stores.block import Block
 from serve_app.stores.followed import FollowedLog
 from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
+from serve_app.stores.relay import Relayed, SegmentRelay
 from serve_app.stores.segments_disk import DiskReader
 from serve_app.write.follow import Follower, FollowOptions
 from serve_app.write.shard import Shard
@@ -26,13 +27,15 @@ class Followed:
         options: FollowOptions = QUICK,
         segments: Callable[[WatchedSegments], WatchedSegments] = lambda segments: segments,
         owner_turns_resident: int = 4096,
+        relay: SegmentRelay | None = None,
     ) -> None:
         self.table = FollowedTable(str(store.folder / "tables"), "shard-0000", store.versions, {})
-        self.log = FollowedLog(segments(DiskReader(store.folder / "log")), options.stale_s)
+        relayed = None if relay is None else Relayed(options.stale_s)
+        self.log = FollowedLog(segments(DiskReader(store.folder / "log")), options.stale_s, relayed=relayed)
         hot = HotIndexes()
         cold = FollowedColdTable(str(store.folder / "cold"), "shard-0000", {})
         self.shard = Shard(0, self.log, self.table, store.versions, hot, 200_000, owner_turns_resident, cold=cold)
-        self.follower = Follower(self.shard, self.log, self.table, options)
+        self.follower = Follower(self.shard, self.log, self.table, options, relay=relay)
         self.follower.start()
 
     def block(self, owner: str) -> Block:
