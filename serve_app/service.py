@@ -84,6 +84,7 @@ from serve_app.shards import (
     OpenColdTable,
     Openers,
     OpenReader,
+    OpenRelay,
     OpenSegments,
     OpenTable,
     StoreIdentity,
@@ -98,6 +99,7 @@ from serve_app.stores.golden_file import GoldenFiles
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.layout_file import LayoutFile
 from serve_app.stores.policy_file import PolicyFile
+from serve_app.stores.relay import SegmentRing
 from serve_app.stores.segments_object import open_reader, open_segments
 from serve_app.versions import Opened, StoredVersions, open_versions, reopened
 from serve_app.write.archiving import Archiver
@@ -135,6 +137,9 @@ class Service:
     how a job on this machine reaches the service; without it none is started. `control` bounds migrations. With
     `only` the service writes the shards of these numbers, of a store whose others are written elsewhere; then it takes
     no backups and drives no migrations. `upstream` is a gateway's way to them, started and stopped with it.
+
+    `ring` is where the newest segments of a shard that is written here are kept, `relay` the way to those of a shard
+    that is written elsewhere; without it they are read in the store alone.
     """
 
     def __init__(
@@ -149,6 +154,8 @@ class Service:
         table: OpenTable = RecordTable,
         cold: OpenColdTable = ColdTable,
         reader: OpenReader = open_reader,
+        relay: OpenRelay | None = None,
+        ring: Callable[[int], SegmentRing] | None = None,
         queues: Callable[[Sequence[Embedder]], Queues] | None = None,
         clock: Callable[[], int] = microseconds,
         job: JobPlace | None = None,
@@ -159,6 +166,7 @@ class Service:
         if (settings.role == "gateway") != (upstream is not None):
             raise InvalidRequest('role = "gateway" is for clusters: it needs a way to the writers, others have none')
         self._settings = settings
+        self._relay = relay
         self._upstream = upstream
         self._sent_hits: SentHits | None = None
         """Of a gateway."""
@@ -170,7 +178,7 @@ class Service:
         self._open_encoder = encoder
         self._open_reranker = reranker
         self._open_compressor = compressor or opening(settings.tokenizers, settings.memory.summary.apart, summarisers)
-        self._openers = Openers(segments, table, cold)
+        self._openers = Openers(segments, table, cold, ring)
         self._open_reader = reader
         self._queues_beside = queues
         self._clock = clock
@@ -528,7 +536,7 @@ class Service:
     ) -> Operator:
         """Nothing is written here, so no vectors, no summaries and no maintenance are made either."""
         self._writers, self._followers = open_followed(
-            self._settings, identity, self._open_reader, metrics, opened, self._searches.committed
+            self._settings, identity, self._open_reader, metrics, opened, self._searches.committed, self._relay
         )
         return FollowingOperator(
             self._writers, self._followers, self._pools.stores, encoders.query(encoders.base.primary, WARM_UP)

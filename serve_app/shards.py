@@ -25,6 +25,7 @@ from serve_app.stores.hot_indexes import HotIndexes
 from serve_app.stores.lance import RecordTable
 from serve_app.stores.lance_followed import FollowedColdTable, FollowedTable
 from serve_app.stores.log import Recovery, ShardLog
+from serve_app.stores.relay import Relayed, RelayingSegments, SegmentRelay, SegmentRing
 from serve_app.stores.replay import HOLE_LOOKS
 from serve_app.write.commit import ShardWriter, microseconds
 from serve_app.write.follow import Follower
@@ -43,6 +44,8 @@ OpenSegments = Callable[[str, Mapping[str, str]], SegmentStore]
 OpenTable = Callable[[str, str, Sequence[EmbeddingVersion], Mapping[str, str]], RecordTable]
 OpenColdTable = Callable[[str, str, Mapping[str, str]], ColdTable]
 OpenReader = Callable[[str, Mapping[str, str]], WatchedSegments]
+OpenRelay = Callable[[int], SegmentRelay]
+"""By the number of the shard."""
 
 
 class StoreForm(msgspec.Struct, frozen=True):
@@ -89,6 +92,8 @@ class Openers(NamedTuple):
     segments: OpenSegments
     table: OpenTable = RecordTable
     cold: OpenColdTable = ColdTable
+    ring: Callable[[int], SegmentRing] | None = None
+    """By the number of the shard, where its newest segments are kept for followers."""
 
 
 class Stores(NamedTuple):
@@ -225,6 +230,8 @@ def _stores(settings: Settings, number: int, identity: StoreIdentity, openers: O
         table = openers.table(settings.layout.tables[TABLES], table_name(number), identity.inline, connection)
         _hold_beside(table, identity)
         segments = openers.segments(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
+        if openers.ring is not None:
+            segments = RelayingSegments(segments, openers.ring(number))
         folded_seq = table.folded_seq()
         log, recovery = ShardLog.open(segments, folded_seq=folded_seq, writer_id=uuid.uuid4().hex)
         if log.damage is None or log.damage.kind != "hole":
@@ -244,10 +251,11 @@ def open_followed(
     meter: Meter,
     opened: ExitStack,
     taken: Callable[[Sequence[Record]], None] = lambda records: None,
+    relay: OpenRelay | None = None,
 ) -> tuple[list[ShardWriter], list[Follower]]:
     """Follow every shard. The writers refuse whatever is asked of them: so says the log that they were given.
 
-    `taken` is told of what has come.
+    `taken` is told of what has come. `relay` gives the way by which a shard's writer hands over new segments.
     """
     hot = HotIndexes(settings.hot)
     opened.callback(hot.close)
@@ -258,12 +266,13 @@ def open_followed(
         table = FollowedTable(settings.layout.tables[TABLES], table_name(number), identity.inline, connection)
         _hold_beside(table, identity)
         segments = open_reader(f"{settings.layout.log_uri}/{log_folder(number)}", connection)
-        log = FollowedLog(segments, settings.follow.stale_s)
+        relayed = None if relay is None else Relayed(settings.follow.stale_s)
+        log = FollowedLog(segments, settings.follow.stale_s, relayed=relayed)
         bounds = memory.turns_resident, memory.owner_turns_resident
         cold = FollowedColdTable(settings.layout.tables[COLD], table_name(number), settings.store.cold_connection)
         guard = GuardBounds(rest_s=memory.rest_s)
         shard = Shard(number, log, table, identity.held, hot, *bounds, cold=cold, guard=guard)
-        followers.append(Follower(shard, log, table, settings.follow, taken))
+        followers.append(Follower(shard, log, table, settings.follow, taken, relay and relay(number)))
         opened.callback(followers[-1].close)
         followers[-1].start()
         writers.append(ShardWriter(shard, microseconds, lambda shard, records: None, meter=meter))

@@ -16,6 +16,7 @@ from serve_app.api.openapi import document
 from serve_app.config import Settings, StoreOptions, load_settings
 from serve_app.errors import InvalidRequest, StoreUnavailable
 from serve_app.models.stub import HashEmbedder
+from serve_app.stores.relay import SegmentRing
 from serve_app.stores.segments_object import open_reader
 from serve_app.write.follow import FollowOptions
 from tests.api.running import Running, hash_settings, refused
@@ -267,3 +268,18 @@ def test_layouts_tuned_at_the_writer_count_here_at_once_and_give_the_same_bytes(
         assert pages[0]["context_id"] == pages[1]["context_id"]
     refused(replica.call("PUT", "/v1/admin/layouts/own", json=layout), 503, "read_only_replica")
     assert replica.ok("GET", "/v1/admin/layouts") == writer.ok("GET", "/v1/admin/layouts")
+
+
+def test_what_a_writer_hands_over_is_shown_without_a_look_at_the_log(
+    start: Callable[..., Running], tmp_path: Path
+) -> None:
+    """Its looks are a minute apart: what it shows before has come from the writer."""
+    rings = [SegmentRing() for _ in range(2)]
+    writer = start(hash_settings(tmp_path / "writer"), ring=rings.__getitem__)
+    writer.append("u", "s", "first")
+    replica = start(following(writer, poll_s=60, look_s=60, stale_s=1), relay=rings.__getitem__)
+    (replica.data / "admin.key").write_text(writer.key)
+    for number in range(3):
+        receipt = writer.append("u", "s", f"the river number {number}")["receipt"]
+        found = replica.search("u", "river", min_receipt=receipt, deadline_ms=20_000)["results"]
+        assert f"the river number {number}" in [one["content"] for one in found]
