@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from typing import NamedTuple
 
 import msgspec
@@ -295,12 +295,17 @@ class Api:
     @contextmanager
     def _places(self, route: Route, tenant: str) -> Iterator[None]:
         """What waits for other processes takes no place from what is answered here: reads go on while writers do not.
+        Where writes are done here, they leave some places to reads.
 
         Raises Overloaded, RateLimited.
         """
         passed_on = self._forwarding is not None and self._forwarding.passes_on(route)
-        shares = self._limits.passed_on if passed_on else self._limits.requests
-        with shares.place(tenant), self._door.passed_on if passed_on else self._door.working:
+        if passed_on:
+            with self._limits.passed_on.place(tenant), self._door.passed_on:
+                yield
+            return
+        writes = nullcontext() if route.reads else self._limits.writes.place(tenant)
+        with self._limits.requests.place(tenant), writes, self._door.working:
             yield
 
     async def _handled(self, route: Route, who: Principal, request: Request, scope: Scope) -> Response:

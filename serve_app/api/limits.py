@@ -42,6 +42,9 @@ class LimitOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant_requests: Positive = 192
     """Of one tenant, worked on at once; three quarters of what a gateway on Ray takes."""
 
+    tenant_writes: Positive = 144
+    """Writes among them: a store that is slow to take what is written leaves places for those who read."""
+
     tenant_bodies: Positive = 768
     """Of one tenant, being sent at once, beside those worked on."""
 
@@ -117,6 +120,7 @@ class Limits:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self.requests = Shares(options.tenant_requests, "requests")
         self.passed_on = Shares(options.tenant_requests, "requests that wait for writers")
+        self.writes = Shares(options.tenant_writes, "writes")
         self.bodies = Shares(options.tenant_bodies, "requests that are still being sent")
         self.exports = Shares(options.tenant_exports, "exports")
 

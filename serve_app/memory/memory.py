@@ -26,6 +26,7 @@ from serve_app.errors import (
     NotFound,
     ReceiptNotReached,
     StorageTrouble,
+    StoreLate,
 )
 from serve_app.layouts import Layouts
 from serve_app.memory import entities, reading
@@ -110,6 +111,7 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index_wait_s: Seconds = 30.0
     vector_wait_s: Seconds = 5.0
     deadline_s: Positive = 10.0
+    write_wait_s: Positive = 10.0
     """Of a search or context that names none."""
     store_wait_s: Positive = 3.0
     """For what is only in the tables, where no smaller answer would do: a page, a write of a user not in memory."""
@@ -171,7 +173,7 @@ class Memory:
         clean = await self._redacting.turns(owner.tenant, turns)
         again = partial(repeats, level=clean.level)
         append = AppendTurns(owner.key, session, clean.turns, again, self._user_turns)
-        results, receipt = await self._write(writer, append)
+        results, receipt = await self._write(writer, append, None if wait_indexed else deadline_s)
         if not wait_indexed:
             return Appended(receipt, results)
         seqs = [result.seq for result in results if result.seq is not None]
@@ -534,9 +536,16 @@ class Memory:
     def _writer(self, owner: Owner) -> ShardWriter:
         return self._writers[shard_of(owner, len(self._writers))]
 
-    async def _write(self, writer: ShardWriter, operation: Operation) -> tuple[Any, Receipt]:
+    async def _write(
+        self, writer: ShardWriter, operation: Operation, deadline_s: float | None = None
+    ) -> tuple[Any, Receipt]:
+        """Raises StoreLate at the deadline: what had not begun by then is not done, of the rest nobody knows."""
         await self._reads.loaded(writer.shard, operation.owner)
-        return await writer.ask(operation)
+        try:
+            async with asyncio.timeout(deadline_s or self._options.write_wait_s):
+                return await writer.ask(operation)
+        except TimeoutError as error:
+            raise StoreLate("the store did not take this in time; it may be stored all the same") from error
 
     async def _delete(self, owner: Owner, operation: Operation) -> tuple[int, Receipt]:
         """Raises NotFound where nothing was there, or nothing that had not expired."""

@@ -3,14 +3,16 @@
 What arrives while a commit is in flight goes into the next one; there is no timer. An operation is
 prepared against the state after all earlier ones, its records are appended with those of its
 batch, and its future resolves only when they are durable and applied. A batch that cannot be made
-durable changes nothing and fails each of its operations. The futures of one event loop are resolved
-together: a batch wakes a loop once, however many of its callers it answers.
+durable changes nothing and fails each of its operations. A store that takes nothing again and again is left alone for
+a moment: who asks meanwhile is told so at once, and one operation alone tries it again. The futures of one event loop
+are resolved together: a batch wakes a loop once, however many of its callers it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -21,8 +23,9 @@ from typing import Any
 
 import msgspec
 
+from serve_app.breaker import Breaker
 from serve_app.core import Receipt, Turn
-from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
+from serve_app.errors import MemstrataError, Overloaded, StoreLeftAlone, StoreUnavailable
 from serve_app.records import DERIVED, Record, TurnGone, TurnPut, decode_record, encode_record
 from serve_app.stores.guard import patient_until
 from serve_app.stores.log import Entry
@@ -49,6 +52,12 @@ class WriterBounds(msgspec.Struct, frozen=True):
 
     tail_bytes: int = 1 << 30
     """The same of the vectors in it."""
+
+    faults_max: int = 3
+    """Batches in a row that the store did not take, after which it is left alone."""
+
+    rest_s: float = 1.0
+    """For so long, give or take a quarter: shards do not come back together."""
 
 
 class Draft:
@@ -142,6 +151,8 @@ class ShardWriter:
         self._weight = 0
         self._closed = False
         self._wake = threading.Condition()
+        rest_s = self._bounds.rest_s * random.uniform(0.75, 1.25)
+        self._store = Breaker(f"log-{shard.number}", self._bounds.faults_max, rest_s)
         self._thread = threading.Thread(target=self._run, name=f"writer-{shard.number}", daemon=True)
         self._thread.start()
 
@@ -170,6 +181,8 @@ class ShardWriter:
             if self.shard.tail_bytes > self._bounds.tail_bytes:
                 self._meter.sent_away("tail_bytes")
                 raise Overloaded("the tables do not take the vectors of what is written; the log is at its bound")
+            if not self._store.admit():
+                raise StoreLeftAlone("the store does not take what is written; nothing of this was")
             self._queue.append((operation, answer))
             self._weight += operation.weight
             self._wake.notify()
@@ -177,6 +190,11 @@ class ShardWriter:
     @property
     def waiting(self) -> int:
         return self._weight
+
+    @property
+    def store_rests(self) -> bool:
+        """Whether the log's store is left alone at the moment."""
+        return self._store.state == "open"
 
     @property
     def alive(self) -> bool:
@@ -221,6 +239,7 @@ class ShardWriter:
         try:
             self._settle()
         except MemstrataError as error:
+            self._judge(error)
             _answer([(answer, error) for _, answer in batch])
             return
         draft = Draft(self.shard, self._clock())
@@ -229,14 +248,25 @@ class ShardWriter:
             if draft.records:
                 self.shard.log.append(draft.entries, derived=draft.derived)
         except MemstrataError as error:
+            self._judge(error)
             _answer([(answer, refusal or error) for answer, _, refusal in tried])
             return
         if draft.records:
+            self._store.succeeded()
             self._meter.committed(len(draft.records), time.perf_counter() - started)
+        else:
+            self._store.released()
         self.shard.take(draft.records)
         receipt = Receipt(self.shard.number, self.shard.applied_seq)
         _answer([(answer, refusal or (result, receipt)) for answer, result, refusal in tried])
         self._committed(self.shard, draft.records)
+
+    def _judge(self, error: MemstrataError) -> None:
+        """Only a store that does not answer is left alone: any other answer was one."""
+        if isinstance(error, StoreUnavailable):
+            self._store.failed()
+        else:
+            self._store.released()
 
     def _settle(self) -> None:
         """Take up a batch whose append failed and that is in the log all the same."""

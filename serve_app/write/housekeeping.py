@@ -8,6 +8,7 @@ the next round; the log holds what could not be folded.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,10 @@ SEGMENTS_A_DROP = 100
 
 FAILURES_NOTICED = 3
 """Rounds of a shard's maintenance that failed one after the other, from which on it counts as stuck."""
+
+DOUBLINGS_MAX = 8
+REST_S_MAX = 8.0
+"""The longest that a shard's maintenance rests after it failed."""
 
 Part = Callable[[int, Shard], None]
 """Of one shard's maintenance."""
@@ -88,6 +93,7 @@ class Upkeep:
     folded_at: float
     purged_at: float = 0.0
     trouble: str | None = None
+    rests_until: float = 0.0
     failures: int = 0  # since the last round that went well
     tended_at: dict[str, float] = field(default_factory=dict)
 
@@ -213,6 +219,8 @@ class Housekeeper:
         upkeep = self._upkeep[number]
         if shard.log.waiting is not None:
             self._attempt(self._take_over, number, shard)
+        if self._writers[number].store_rests or upkeep.rests_until > time.monotonic():
+            return  # a store that has too much to do is first spared what nobody waits for
         if not shard.log.writable:  # another writer owns the tables, or the log waits for its repair
             upkeep.trouble, upkeep.failures = NO_WRITES, FAILURES_NOTICED
             return
@@ -223,6 +231,14 @@ class Housekeeper:
             shard.cold.answers()
         upkeep.trouble = next(filter(None, troubles), None)
         upkeep.failures = upkeep.failures + 1 if upkeep.trouble else 0
+        upkeep.rests_until = time.monotonic() + self._rest_s(upkeep.failures)
+
+    def _rest_s(self, failures: int) -> float:
+        """Before the next round of a shard whose last ones failed: longer each time, and of no two shards the same."""
+        if not failures:
+            return 0.0
+        doubled = self._options.round_s * 2 ** min(failures - 1, DOUBLINGS_MAX)
+        return min(REST_S_MAX, doubled) * random.uniform(0.5, 1.0)
 
     def _attempt(self, part: Part, number: int, shard: Shard) -> str | None:
         """Do a part of the maintenance; gives what failed. The other parts are done all the same."""

@@ -53,7 +53,8 @@ def stalled(tmp_path: Path, gate: threading.Event) -> Iterator[Running]:
     def segments(uri: str, options: Mapping[str, str]) -> SegmentStore:
         return Stalled(open_segments(uri, options), gate)
 
-    whole = LimitOptions(turn_ms=60_000, tenant_requests=2 * IN_FLIGHT_MAX, tenant_bodies=2 * READING_MAX)
+    most = 2 * IN_FLIGHT_MAX
+    whole = LimitOptions(turn_ms=60_000, tenant_requests=most, tenant_writes=most, tenant_bodies=2 * READING_MAX)
     running = Running(hash_settings(tmp_path, limits=whole), segments=segments)
     yield running
     gate.set()
