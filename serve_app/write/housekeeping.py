@@ -237,7 +237,7 @@ class Housekeeper:
         """Before the next round of a shard whose last ones failed: longer each time, and of no two shards the same."""
         if not failures:
             return 0.0
-        doubled = self._options.round_s * 2 ** min(failures - 1, DOUBLINGS_MAX)
+        doubled = self._options.round_s * 2.0 ** min(failures - 1, DOUBLINGS_MAX)
         return min(REST_S_MAX, doubled) * random.uniform(0.5, 1.0)
 
     def _attempt(self, part: Part, number: int, shard: Shard) -> str | None:
