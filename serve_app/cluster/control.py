@@ -17,9 +17,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -40,8 +39,8 @@ WRITERS_MAX = 1_024
 POLLS_MAX = 4_096
 """Who waits for news at a time."""
 
-FORMER_MAX = 16
-"""Earlier incarnations of one writer that are remembered: processes that were given up and may still speak."""
+INCARNATIONS_MAX = 16
+"""Of one writer that are remembered: processes that were given up may speak again."""
 
 
 def _show(line: str) -> None:
@@ -72,7 +71,6 @@ class _Heard:
     holds: frozenset[int]
     """Those that it has said are open, and those that it was given since."""
     leaving: bool = False
-    former: deque[str] = field(default_factory=lambda: deque(maxlen=FORMER_MAX))
 
 
 class Control:
@@ -91,6 +89,8 @@ class Control:
         self._leases = Leases()
         self._shards = 0
         self._heard: dict[str, _Heard] = {}
+        self._incarnations: dict[str, list[str]] = {}
+        """By the names of writers, the processes that have had it, in the order in which they were first heard."""
         self._first_beat: float | None = None
         self._looked = 0.0
         self._wake, self._news = asyncio.Event(), asyncio.Event()
@@ -122,10 +122,12 @@ class Control:
         found = self._heard.get(beat.writer)
         if found is None and len(self._heard) >= WRITERS_MAX:
             raise Overloaded(f"more than {WRITERS_MAX} writers")
-        if found is not None and beat.incarnation in found.former:
-            return self._without(beat.writer)  # another process has the name now; that one is to let go of everything
         if found is None or found.incarnation != beat.incarnation:
-            found = self._succeeds(beat, found)
+            if found is not None and self._older(beat, found.incarnation):
+                return self._without(beat.writer)  # another process has the name now: this one is to let go of all
+            self._remember(beat)
+            found = self._heard[beat.writer] = _Heard(beat.incarnation, now, frozenset())
+            self._wake.set()
         if self._first_beat is None:
             self._first_beat = now
         changed = (beat.shards, beat.leaving) != (tuple(sorted(found.holds)), found.leaving)
@@ -157,14 +159,18 @@ class Control:
         if not self._shards:
             raise StoreUnavailable("Control is starting")
 
-    def _succeeds(self, beat: Beat, found: _Heard | None) -> _Heard:
-        """A process that has taken a writer's name: nothing is open there yet but what it says."""
-        fresh = self._heard[beat.writer] = _Heard(beat.incarnation, self._clock(), frozenset())
-        if found is not None:
-            fresh.former.extend(found.former)
-            fresh.former.append(found.incarnation)
-        self._wake.set()
-        return fresh
+    def _older(self, beat: Beat, incarnation: str) -> bool:
+        """Whether this process was heard before that one. Of two that live and have one name, the later one counts."""
+        heard = self._incarnations.get(beat.writer, [])
+        return beat.incarnation in heard[: heard.index(incarnation)] if incarnation in heard else False
+
+    def _remember(self, beat: Beat) -> None:
+        if beat.writer not in self._incarnations and len(self._incarnations) >= WRITERS_MAX:
+            del self._incarnations[next(name for name in self._incarnations if name not in self._heard)]
+        heard = self._incarnations.setdefault(beat.writer, [])
+        if beat.incarnation not in heard:
+            heard.append(beat.incarnation)
+            del heard[:-INCARNATIONS_MAX]
 
     def _without(self, writer: str) -> Leases:
         names = tuple(NOBODY if name == writer else name for name in self._leases.writers)

@@ -149,6 +149,25 @@ def test_a_restarted_writer_keeps_its_shards_and_its_forerunner_is_told_to_let_g
     played(tmp_path, act)
 
 
+def test_a_process_that_was_given_up_does_not_take_its_name_back(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.turn(2, "a", "b")
+        await scene.turn(4, "b")  # a is lost, and given up
+        scene.open["a"] = frozenset()
+        await scene.beat("a", "2")
+        for _ in range(2):
+            assert held_by(await scene.beat("a", "1"), "a") == frozenset()
+            scene.open["a"] = frozenset()
+            await scene.turn(2, "b")
+            assert held_by(await scene.beat("a", "2"), "a")
+        await scene.turn(4, "b")  # now its successor is lost, too
+        await scene.beat("a", "1")
+        await scene.turn(2, "b")
+        assert held_by(await scene.beat("a", "1"), "a")
+
+    played(tmp_path, act)
+
+
 def test_a_poll_for_news_is_answered_by_the_next_change_or_after_a_while(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         before = await scene.turn(2, "a")
