@@ -151,6 +151,11 @@ class Control:
             self._polls -= 1
         return self._leases
 
+    def check(self) -> None:
+        """Raises what has ended its looks at the writers, if anything has: a defect, after which it is no good."""
+        if self._shards and self._looking is not None and self._looking.done():
+            self._looking.result()
+
     def troubles(self) -> list[str]:
         """What hinders it, in words."""
         return [] if self._trouble is None else [self._trouble]

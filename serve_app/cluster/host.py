@@ -108,6 +108,11 @@ class Host:
         await asyncio.gather(*self._lives.values(), return_exceptions=True)
         await asyncio.to_thread(self._shared.close)
 
+    def check(self) -> None:
+        """Raises what has ended the beats, if anything has: a defect, after which this process is no good."""
+        if self._beating is not None and self._beating.done() and not self._leaving:
+            self._beating.result()
+
     @property
     def open(self) -> tuple[int, ...]:
         """The shards that take requests here."""

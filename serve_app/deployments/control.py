@@ -27,9 +27,10 @@ class ControlReplica:
         return await self._control.leases(after)
 
     async def check_health(self) -> None:
-        """Where the store could not be opened: raises why, and Serve starts another replica."""
+        """Where the store cannot be opened, or nobody is looked at: raises why, and Serve starts another replica."""
         if self._starting.done():
             self._starting.result()
+            self._control.check()
 
     async def __del__(self) -> None:
         await self._control.stop()

@@ -29,9 +29,10 @@ class WriterReplica:
         await asyncio.sleep(min(hold_s, WATCH_S))
 
     async def check_health(self) -> None:
-        """A host that could not start is no good: raises why, and Serve starts another replica."""
+        """A host that could not start, or beats no more, is no good: raises why, and Serve starts another replica."""
         if self._starting.done():
             self._starting.result()
+            self._host.check()
 
     async def __del__(self) -> None:
         """Serve calls it when nothing is asked any more: the shards go to other writers."""

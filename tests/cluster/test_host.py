@@ -12,11 +12,14 @@ import pytest
 from serve_app.asgi import Answered, Asked, Receive, Scope, Send
 from serve_app.cluster.answering import ANSWER_BYTES_MAX, answered, not_done_here
 from serve_app.cluster.held import HeldBounds, HeldShard
+from serve_app.cluster.host import Host
+from serve_app.cluster.messages import Beat, Leases
 from serve_app.errors import Overloaded, ShardElsewhere, StoreUnavailable
 from serve_app.memory.compressors import Opened, opening
 from serve_app.models.embed import EncoderOptions, open_embedder
 from serve_app.models.summarise import CompressOptions
 from serve_app.ports import Embedder
+from tests.api.running import hash_settings
 from tests.cluster.in_process import Cluster
 
 ASKED = Asked("POST", b"/v1/turns%2F?x=1", b"", ((b"a", b"b"),), b"body")
@@ -183,6 +186,29 @@ def test_a_service_that_hangs_is_left_behind(hangs_at: str) -> None:
         assert not service.stopped
         hanging.set()
         await until(lambda: service.stopped)
+
+    played(scene)
+
+
+def test_a_host_whose_beats_have_ended_says_why(tmp_path: Path) -> None:
+    class Defect(Exception):
+        pass
+
+    class Broken:
+        async def beat(self, beat: Beat) -> Leases:
+            raise Defect
+
+        async def leases(self, after: int = -1) -> Leases:
+            raise StoreUnavailable("away")
+
+    async def scene() -> None:
+        host = Host("writer-0", hash_settings(tmp_path), Broken())
+        host.check()
+        await host.start()
+        await asyncio.sleep(0.01)
+        with pytest.raises(Defect):
+            host.check()
+        await host.stop()
 
     played(scene)
 
