@@ -27,7 +27,7 @@ from serve_app.cluster.lease_file import LeaseFile
 from serve_app.cluster.leases import NOBODY, Writer, assigned, held_by
 from serve_app.cluster.messages import Beat, Leases
 from serve_app.config import Settings
-from serve_app.errors import MemstrataError, Overloaded, StoreUnavailable
+from serve_app.errors import Conflict, MemstrataError, Overloaded, StoreUnavailable
 
 __all__ = ["Control", "ControlBounds"]
 
@@ -124,7 +124,7 @@ class Control:
             raise Overloaded(f"more than {WRITERS_MAX} writers")
         if found is None or found.incarnation != beat.incarnation:
             if found is not None and self._older(beat, found.incarnation):
-                return self._without(beat.writer)  # another process has the name now: this one is to let go of all
+                raise Conflict(f"another process is {beat.writer} now")
             self._remember(beat)
             found = self._heard[beat.writer] = _Heard(beat.incarnation, now, frozenset())
             self._wake.set()
@@ -176,10 +176,6 @@ class Control:
         if beat.incarnation not in heard:
             heard.append(beat.incarnation)
             del heard[:-INCARNATIONS_MAX]
-
-    def _without(self, writer: str) -> Leases:
-        names = tuple(NOBODY if name == writer else name for name in self._leases.writers)
-        return Leases(self._leases.revision, names)
 
     async def _look(self) -> None:
         while True:

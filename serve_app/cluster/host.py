@@ -25,7 +25,7 @@ from serve_app.cluster.messages import Beat, ControlCalls, Leases
 from serve_app.cluster.sharing import Shared
 from serve_app.cluster.watch import LeaseWatch
 from serve_app.config import Settings
-from serve_app.errors import MemstrataError, ShardElsewhere
+from serve_app.errors import Conflict, MemstrataError, ShardElsewhere
 from serve_app.service import Service
 
 __all__ = ["Host", "HostBounds"]
@@ -78,7 +78,7 @@ class Host:
         self._beating: asyncio.Task[None] | None = None
         self._unheard = 0
         self._leaving = False
-        self._left = asyncio.Event()
+        self._left = False
 
     async def start(self) -> None:
         """Returns at once: the shards come with the leases."""
@@ -97,9 +97,7 @@ class Host:
         self._leaving = True
         self._beat_now()
         if self._beating is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._bounds.leave_s):
-                    await self._left.wait()
+            await asyncio.wait({self._beating}, timeout=self._bounds.leave_s)
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
         await self._watch.stop()
@@ -109,7 +107,7 @@ class Host:
         await asyncio.to_thread(self._shared.close)
 
     def check(self) -> None:
-        """Raises what has ended the beats, if anything has: a defect, after which this process is no good."""
+        """Raises what has ended the beats, if anything has: a defect, or another process that has the name now."""
         if self._beating is not None and self._beating.done() and not self._leaving:
             self._beating.result()
 
@@ -129,7 +127,8 @@ class Host:
         self._wake.set()
 
     async def _beat(self) -> None:
-        while True:
+        """Until this process has left. Raises Conflict where another one has its name, now and for ever."""
+        while not self._left:
             self._wake.clear()
             said = Beat(self.name, self.incarnation, tuple(sorted(self._held)), self._leaving)
             try:
@@ -139,6 +138,9 @@ class Host:
                 self._watch.learn(leases)
                 self._follow(held_by(leases, self.name))
                 self._note_left(said, leases)
+            except Conflict:
+                self._follow(frozenset())
+                raise
             except (MemstrataError, TimeoutError):
                 self._unheard += 1
                 self._give_up_leaving()
@@ -180,8 +182,8 @@ class Host:
     def _note_left(self, said: Beat, leases: Leases) -> None:
         """Once Control has heard that nothing is open here, and gives nothing more."""
         if said.leaving and not (said.shards or self._held or held_by(leases, self.name)):
-            self._left.set()
+            self._left = True
 
     def _give_up_leaving(self) -> None:
         if self._leaving and self._unheard >= self._bounds.leave_beats:
-            self._left.set()
+            self._left = True

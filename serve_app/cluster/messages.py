@@ -40,7 +40,10 @@ class ControlCalls(Protocol):
     """The way to Control. Each call raises StoreUnavailable where it does not answer in time."""
 
     async def beat(self, beat: Beat) -> Leases:
-        """What the writer is to have open from here on, among the rest."""
+        """What the writer is to have open from here on, among the rest.
+
+        Raises Conflict where another process has the writer's name: this one is to let go of everything, for ever.
+        """
         ...
 
     async def leases(self, after: int = -1) -> Leases:
