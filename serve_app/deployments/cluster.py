@@ -1,9 +1,10 @@
 """The Serve applications of the cluster profile: every `bind` of it on one screen.
 
-Each builder is an import path of a Serve config (`deploy/serve.yaml`): `gateway`, `control`, `writer`, given `args` as
-`Place` reads them. Applications and not deployments of one application, since whose `args` or code change is deployed
-anew as a whole: so a writer comes and goes while the gateways stay as they are. What is set here are defaults: a
-config's `deployments` say otherwise, and options among them (replicas, bounds, autoscaling) change in place.
+Each builder is an import path of a Serve config (`deploy/serve.yaml`): `gateway`, `control`, `writer`, `embedder`,
+given `args` as `Place` reads them. Applications and not deployments of one application, since whose `args` or code
+change is deployed anew as a whole: so a writer comes and goes while the gateways stay as they are. What is set here are
+defaults: a config's `deployments` say otherwise, and options among them (replicas, bounds, autoscaling) change in
+place.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Any
 from ray import serve
 from ray.serve.config import AutoscalingConfig, BackpressureConfig
 
+from serve_app.deployments import app
 from serve_app.deployments.app import APPLICATION, DRAIN_POLL_S, RETRY_AFTER_S
 from serve_app.deployments.control import ControlReplica
 from serve_app.deployments.gateway import Gateway
 from serve_app.deployments.gateways import compose_gateway
+from serve_app.deployments.models import OpenedEncoders
 from serve_app.deployments.place import Place
 from serve_app.deployments.ways import CONTROL, writer_deployment
 from serve_app.deployments.writer import WriterReplica
+from serve_app.errors import InvalidRequest
 
 __all__ = [
     "CONTROL_APP",
@@ -30,6 +34,7 @@ __all__ = [
     "WRITER_APPLICATION",
     "applications",
     "control",
+    "embedder",
     "gateway",
     "writer",
 ]
@@ -104,6 +109,17 @@ def writer(args: Mapping[str, str]) -> serve.Application:
         max_ongoing_requests=WRITER_ONGOING_MAX,
         max_queued_requests=WRITER_QUEUED_MAX,
     )
+
+
+def embedder(args: Mapping[str, str]) -> serve.Application:
+    """Of a version's encoder, as the settings have it. Raises InvalidRequest where they have no such version."""
+    place = Place.of(args)
+    opened = OpenedEncoders()
+    versions = [one.version.name for one in place.settings("writer", "embedder").open_embedders(opened.open)]
+    version = place.version or versions[0]
+    if version not in versions:
+        raise InvalidRequest(f"version: the settings have {', '.join(versions)}, and not {version!r}")
+    return app.embedder(version, opened.options(version), place)
 
 
 def _bound(name: str, replica: Any, *values: Any, **options: Any) -> serve.Application:

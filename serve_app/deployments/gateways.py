@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from serve_app.asgi import Answered, AsgiService, Receive, Scope, Send
-from serve_app.deployments.place import Place, own_name
+from serve_app.deployments.place import Place, own_name, placed_apart
 from serve_app.deployments.ways import ServeControl, ServeWriters
 
 __all__ = ["compose_gateway"]
@@ -18,9 +18,11 @@ def compose_gateway(place: Place, **parts: Any) -> AsgiService:
     """To be called on the loop that the service will run on. Raises InvalidRequest."""
     from serve_app.cluster.lease_file import LeaseFile  # in the replica, not where the application is built
     from serve_app.cluster.upstream import Upstream
+    from serve_app.deployments.beside import DECLARED
     from serve_app.service import Service
 
     settings = place.settings("gateway", own_name("gateway"))
+    parts |= DECLARED.parts(placed_apart(settings))
     writers = ServeWriters()
     upstream = Upstream(ServeControl(), writers, LeaseFile(settings.files))
     return _Waiting(Service(settings, upstream=upstream, **parts), settings, writers)

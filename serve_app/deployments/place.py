@@ -21,7 +21,7 @@ from serve_app.errors import InvalidRequest
 if TYPE_CHECKING:
     from serve_app.config import Settings
 
-__all__ = ["Place", "own_name"]
+__all__ = ["Place", "own_name", "placed_apart"]
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,6 +37,8 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A named pipe for output; empty: Serve's log files."""
     writer: str = "writer-0"
     """Of a writer's application, the writer's name."""
+    version: str = ""
+    """Of an encoder's application, the version that it has; empty: that of `[encoder]`."""
 
     @classmethod
     def of(cls, args: Mapping[str, str]) -> Place:
@@ -63,6 +65,16 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         die_with_parent()
         if self.console:
             write_to_console(Path(self.console))
+
+
+def placed_apart(settings: Settings) -> list[str]:
+    """The sections whose models are in deployments beside."""
+    placements = {
+        "encoder": settings.encoder.placement,
+        "rerank": settings.rerank.placement,
+        "compress": settings.compress.placement,
+    }
+    return [name for name, placement in placements.items() if placement == "deployment"]
 
 
 def own_name(kind: str) -> str:

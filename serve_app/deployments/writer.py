@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from serve_app.asgi import Answered, Asked
-from serve_app.deployments.place import Place
+from serve_app.deployments.place import Place, placed_apart
 from serve_app.deployments.ways import WATCH_S, ServeControl
 
 
@@ -14,9 +14,11 @@ class WriterReplica:
 
     def __init__(self, place: Place) -> None:
         from serve_app.cluster.host import Host  # in the replica, not where the application is built
+        from serve_app.deployments.beside import DECLARED
 
         place.enter()
-        self._host = Host(place.writer, place.settings("writer", place.writer), ServeControl())
+        settings = place.settings("writer", place.writer)
+        self._host = Host(place.writer, settings, ServeControl(), **DECLARED.parts(placed_apart(settings)))
         self._starting = asyncio.get_running_loop().create_task(self._host.start())
 
     async def ask(self, shard: int, asked: Asked, within_s: float) -> Answered:

@@ -27,6 +27,9 @@ SERVE_YAML = ROOT / "deploy" / "serve.yaml"
 MARK = "MEMSTRATA_CLUSTER_MARK"
 START_S = 600.0
 BUCKET = "memory"
+EMBEDDER = "memstrata-Embedder@hash_64"
+"""The application of the encoder in `SETTINGS`, where it is placed apart."""
+
 NODES = {name: {name: 100} for name in ("head", "gateways", "writers")}
 SETTINGS = """\
 [store]
@@ -49,6 +52,10 @@ placement = "{placement}"
 
 [multilingual]
 model = "off"
+
+# moto answers some 200 requests a second: with four shards and two gateways the default would take them all.
+[follow]
+poll_s = 0.2
 """
 
 
@@ -132,6 +139,14 @@ class ServedCluster:
         for number in range(self.writers):
             one = json.loads(template.replace("writer-0", f"writer-{number}").replace("Writer-0", f"Writer-{number}"))
             by_name[one["name"]] = one
+        if self._placement == "deployment":
+            by_name[EMBEDDER] = {
+                "name": EMBEDDER,
+                "route_prefix": None,
+                "import_path": "serve_app.deployments.cluster:embedder",
+                "args": {},
+                "deployments": [{"name": EMBEDDER.removeprefix("memstrata-")}],
+            }
         for name, application in by_name.items():
             place = {"config": str(self.config), "data": str(self.folder / "d")}
             application["args"] |= place

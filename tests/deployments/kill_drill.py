@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.deployments.cluster import ServedCluster
 from tests.deployments.steady import SteadyLoad, account
@@ -24,6 +24,7 @@ BEFORE_S, AFTER_S = 8.0, 25.0
 BACK_S = 60.0
 CALM_S, CALM_LOOKS = 120.0, 10
 NODES = {"head": {"head": 100}, "a": {"gateways": 50, "writers": 50}, "b": {"gateways": 50, "writers": 50}}
+NODE, NODE_NAME = "node", "a"
 CONTROLLER, PROXY, HAPROXY = b"ServeController", b"HAProxyManager", b"haproxy\0"
 
 
@@ -52,12 +53,12 @@ async def _round(served: ServedCluster, victim: str, args: argparse.Namespace) -
     async with SteadyLoad(served.url, served.key, args.users, args.pace, victim) as load:
         await asyncio.sleep(BEFORE_S)
         killed_at = time.monotonic()
-        restore = await asyncio.to_thread(VICTIMS[victim], served)
-        back_s = await asyncio.to_thread(_back, served, killed_at)
+        killed = await asyncio.to_thread(VICTIMS[victim], served)
+        back_s = await asyncio.to_thread(_back, served, killed, killed_at)
         await asyncio.sleep(max(0.0, AFTER_S - (time.monotonic() - killed_at)))
     told = account(load.done, killed_at)
-    if restore is not None:
-        await asyncio.to_thread(restore)
+    if victim == NODE:
+        await asyncio.to_thread(served.add_node, NODE_NAME)
     lost = await load.read_back()
     return {"victim": victim, "acknowledged": len(load.acknowledged), "lost": len(lost), "back_s": back_s} | told
 
@@ -71,37 +72,66 @@ def _calm(served: ServedCluster) -> None:
         time.sleep(0.5)
 
 
-def _back(served: ServedCluster, since: float) -> float | None:
-    """Seconds until everything that ought to run does again."""
-    time.sleep(1.0)  # Serve has to notice it first
+def _back(served: ServedCluster, killed: Killed, since: float) -> float | None:
+    """Seconds until everything that ought to run does, what was killed by another of its kind."""
     while time.monotonic() - since < BACK_S:
-        if served.settled():
+        if killed.replaced(served) and served.settled() and served.is_ready():
             return round(time.monotonic() - since, 1)
         time.sleep(0.25)
     return None
 
 
-def _replica(deployment: str) -> Callable[[ServedCluster], None]:
-    def kill(served: ServedCluster) -> None:
-        os.kill(next(one.process for one in served.replicas(deployment) if one.state == "RUNNING"), signal.SIGKILL)
+class Killed(NamedTuple):
+    """Processes that are no more, and what their like is called."""
+
+    there: Callable[[ServedCluster], set[int]]
+    before: set[int]
+    gone: set[int]
+
+    def replaced(self, served: ServedCluster) -> bool:
+        now = self.there(served)
+        return not now & self.gone and len(now) >= len(self.before)
+
+
+def _replica(deployment: str) -> Callable[[ServedCluster], Killed]:
+    def there(served: ServedCluster) -> set[int]:
+        return {one.process for one in served.replicas(deployment) if one.state == "RUNNING"}
+
+    def kill(served: ServedCluster) -> Killed:
+        before = there(served)
+        first = min(before)
+        os.kill(first, signal.SIGKILL)
+        return Killed(there, before, {first})
 
     return kill
 
 
-def _program(title: bytes) -> Callable[[ServedCluster], None]:
-    def kill(served: ServedCluster) -> None:
-        for number in served.processes(title):
+def _program(title: bytes) -> Callable[[ServedCluster], Killed]:
+    def there(served: ServedCluster) -> set[int]:
+        return set(served.processes(title))
+
+    def kill(served: ServedCluster) -> Killed:
+        before = there(served)
+        for number in before:
             os.kill(number, signal.SIGKILL)
+        return Killed(there, set(list(before)[:1]), before)  # HAProxy may have been two, one on its way out
 
     return kill
 
 
-def _node(served: ServedCluster) -> Callable[[], None]:
-    served.kill_node("a")
-    return lambda: served.add_node("a")
+def _node(served: ServedCluster) -> Killed:
+    """With all that runs there."""
+
+    def there(served: ServedCluster) -> set[int]:
+        return {one.process for one in served.replicas() if one.state == "RUNNING"}
+
+    lost = {one.process for one in served.replicas() if one.node == served.nodes[NODE_NAME]}
+    before = there(served)
+    served.kill_node(NODE_NAME)
+    return Killed(there, before, lost)
 
 
-VICTIMS: dict[str, Callable[[ServedCluster], Callable[[], None] | None]] = {
+VICTIMS: dict[str, Callable[[ServedCluster], Killed]] = {
     "gateway": _replica("Gateway"),
     "writer": _replica("ShardWriter-0"),
     "control": _replica("Control"),
@@ -109,7 +139,7 @@ VICTIMS: dict[str, Callable[[ServedCluster], Callable[[], None] | None]] = {
     "controller": _program(CONTROLLER),
     "haproxy": _program(HAPROXY),
     "proxy": _program(PROXY),
-    "node": _node,
+    NODE: _node,
 }
 
 

@@ -20,6 +20,7 @@ TIMEOUT_S = 30.0
 """Longer than the service takes at the most: it is the one to say that it was too long."""
 
 READ_BACK_S = 60.0
+SAID_MAX = 600
 WINDOW_S = 2.0
 """After a kill, within which errors are to be expected."""
 
@@ -133,7 +134,7 @@ class SteadyLoad:
         began = time.monotonic()
         try:
             answer = await client.post(path, json=body)
-            status, said = answer.status_code, answer.text[:200]
+            status, said = answer.status_code, answer.text[:SAID_MAX]
         except httpx.TransportError as error:
             status, said = REFUSED, type(error).__name__
         told = Done(began, time.monotonic() - began, kind, status, False, said)
@@ -172,12 +173,20 @@ def account(done: Iterable[Done], killed_at: float) -> dict[str, Any]:
         "errors_by_status": {str(status): count for status, count in Counter(one.status for one in failed).items()},
         "errors_outside_window": sum(not 0 <= end <= WINDOW_S for end in ends),
         "last_error_s": round(max(ends), 2) if ends else None,
+        "errors_by_code": dict(Counter(f"{one.kind} {_code(one)}" for one in failed)),
         "said": sorted({one.said for one in failed})[:4],
         "wrong": sum(one.wrong for one in every),
         "wrong_said": [one.said for one in every if one.wrong][:2],
         "longest_s": {kind: _longest(after, kind) for kind in ("write", "read")},
         "p50_ms": {kind: _middle_ms(every, kind) for kind in ("write", "read")},
     }
+
+
+def _code(failed: Done) -> str:
+    try:
+        return str(json.loads(failed.said)["code"])
+    except (ValueError, KeyError):
+        return failed.said[:40]
 
 
 def _longest(done: list[Done], kind: str) -> float:

@@ -71,6 +71,16 @@ def test_arguments_name_places_and_hold_no_settings() -> None:
         Place.of({"writer": 3})  # type: ignore[dict-item]
 
 
+def test_an_encoder_is_declared_by_its_version(tmp_path: Path) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[encoder]\nmodel = "hash"\nplacement = "deployment"\n[multilingual]\nmodel = "hash-32"\n')
+    for version, name in (("", "Embedder@hash_64"), ("hash_32", "Embedder@hash_32")):
+        built = build_app(cluster.embedder({"config": str(config), "version": version}), name="x")
+        assert [one.name for one in built.deployments] == [name]
+    with pytest.raises(InvalidRequest, match="hash_64, hash_32"):
+        cluster.embedder({"config": str(config), "version": "other"})
+
+
 @pytest.mark.slow
 def test_serve_build_takes_the_applications(tmp_path: Path) -> None:
     paths = [f"serve_app.deployments.cluster:{one}" for one in ("GATEWAY_APP", "CONTROL_APP", "WRITER_APP")]
