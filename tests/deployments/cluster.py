@@ -176,7 +176,7 @@ class ServedCluster:
 
     def replicas(self, deployment: str = "") -> list[Replica]:
         return [
-            Replica(name, each, one["replica_id"], one["state"], one["pid"], one["node_id"])
+            Replica(name, each, one["replica_id"], one["state"], one.get("pid") or 0, one.get("node_id") or "")
             for name, application in self.details()["applications"].items()
             for each, found in application["deployments"].items()
             for one in found["replicas"]
