@@ -575,6 +575,7 @@ class Service:
         shards = [writer.shard for writer in self._writers]
         guards = [guard for shard in shards for guard in (shard.reads.guard, shard.cold_reads.guard)]
         fixed = [*(one.breaker for one in filter(None, [self._expander])), *(guard.breaker for guard in guards)]
+        fixed += [writer.breaker for writer in self._writers]
         return lambda: [
             *encoding.breakers.values(),
             *(one.breaker for one in serving.seconds()),

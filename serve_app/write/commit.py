@@ -152,7 +152,7 @@ class ShardWriter:
         self._closed = False
         self._wake = threading.Condition()
         rest_s = self._bounds.rest_s * random.uniform(0.75, 1.25)
-        self._store = Breaker(f"log-{shard.number}", self._bounds.faults_max, rest_s)
+        self.breaker = Breaker(f"log-{shard.number}", self._bounds.faults_max, rest_s)
         self._thread = threading.Thread(target=self._run, name=f"writer-{shard.number}", daemon=True)
         self._thread.start()
 
@@ -181,7 +181,7 @@ class ShardWriter:
             if self.shard.tail_bytes > self._bounds.tail_bytes:
                 self._meter.sent_away("tail_bytes")
                 raise Overloaded("the tables do not take the vectors of what is written; the log is at its bound")
-            if not self._store.admit():
+            if not self.breaker.admit():
                 raise StoreLeftAlone("the store does not take what is written; nothing of this was")
             self._queue.append((operation, answer))
             self._weight += operation.weight
@@ -194,7 +194,7 @@ class ShardWriter:
     @property
     def store_rests(self) -> bool:
         """Whether the log's store is left alone at the moment."""
-        return self._store.state == "open"
+        return self.breaker.state == "open"
 
     @property
     def alive(self) -> bool:
@@ -252,10 +252,10 @@ class ShardWriter:
             _answer([(answer, refusal or error) for answer, _, refusal in tried])
             return
         if draft.records:
-            self._store.succeeded()
+            self.breaker.succeeded()
             self._meter.committed(len(draft.records), time.perf_counter() - started)
         else:
-            self._store.released()
+            self.breaker.released()
         self.shard.take(draft.records)
         receipt = Receipt(self.shard.number, self.shard.applied_seq)
         _answer([(answer, refusal or (result, receipt)) for answer, result, refusal in tried])
@@ -264,9 +264,9 @@ class ShardWriter:
     def _judge(self, error: MemstrataError) -> None:
         """Only a store that does not answer is left alone: any other answer was one."""
         if isinstance(error, StoreUnavailable):
-            self._store.failed()
+            self.breaker.failed()
         else:
-            self._store.released()
+            self.breaker.released()
 
     def _settle(self) -> None:
         """Take up a batch whose append failed and that is in the log all the same."""
