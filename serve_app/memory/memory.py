@@ -111,8 +111,9 @@ class MemoryOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index_wait_s: Seconds = 30.0
     vector_wait_s: Seconds = 5.0
     deadline_s: Positive = 10.0
-    write_wait_s: Positive = 10.0
     """Of a search or context that names none."""
+    write_wait_s: Positive = 10.0
+    """For the log to take a write that names no deadline."""
     store_wait_s: Positive = 3.0
     """For what is only in the tables, where no smaller answer would do: a page, a write of a user not in memory."""
     rest_s: Positive = 2.0
