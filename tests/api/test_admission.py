@@ -16,6 +16,7 @@ from serve_app.api.door import IN_FLIGHT_MAX, READING_MAX
 from serve_app.api.http import problem_response, read_body
 from serve_app.api.limits import LimitOptions
 from serve_app.api.problems import HttpError, problem
+from serve_app.memory.memory import MemoryOptions
 from serve_app.ports import SegmentStore
 from serve_app.stores.segments_object import open_segments
 from serve_app.write.commit import WriterBounds
@@ -55,7 +56,8 @@ def stalled(tmp_path: Path, gate: threading.Event) -> Iterator[Running]:
 
     most = 2 * IN_FLIGHT_MAX
     whole = LimitOptions(turn_ms=60_000, tenant_requests=most, tenant_writes=most, tenant_bodies=2 * READING_MAX)
-    running = Running(hash_settings(tmp_path, limits=whole), segments=segments)
+    patient = MemoryOptions(write_wait_s=60.0)
+    running = Running(hash_settings(tmp_path, limits=whole, memory=patient), segments=segments)
     yield running
     gate.set()
     running.stop()
