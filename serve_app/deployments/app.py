@@ -108,6 +108,7 @@ def _model(name: str, replica: Any, placed: Placed, *values: Any) -> serve.Appli
     deployed = serve.deployment(
         name=name,
         max_ongoing_requests=CALLS_MAX,
+        max_queued_requests=CALLS_MAX,
         health_check_period_s=HEALTH_CHECK_PERIOD_S,
         health_check_timeout_s=HEALTH_CHECK_TIMEOUT_S,
         graceful_shutdown_timeout_s=STOP_S,

@@ -62,6 +62,11 @@ class Applications(Generic[O]):
         """Without `build` they are declared in a Serve config: none is started or ended here."""
         self._kind, self._error, self._build = kind, unavailable, build
 
+    @property
+    def declared(self) -> bool:
+        """Whether a Serve config says what they are, and so how many replicas each has."""
+        return self._build is None
+
     def run(self, name: str, options: O) -> None:
         """See to it that there is one; it may still be starting. Raises what `unavailable` makes."""
         if self._build is None:
@@ -124,4 +129,4 @@ class EmbedderApplications(Applications[EncoderOptions]):
         return self.names()
 
     def calls(self, version: str, loop: asyncio.AbstractEventLoop, *, several: bool = False) -> VersionCalls:
-        return VersionCalls(version, self.handle(version), loop, several=several)
+        return VersionCalls(version, self.handle(version), loop, several=several or self.declared)

@@ -19,7 +19,6 @@ from serve_app.models.summarise import CompressOptions
 
 __all__ = ["DECLARED", "SECTIONS", "Models", "compose_beside"]
 
-
 SECTIONS = ("encoder", "rerank", "compress")
 
 
@@ -34,12 +33,12 @@ class Models(NamedTuple):
         """Of a service, by the names of its arguments, for the `SECTIONS` named. To be called on the loop that the
         service will run on.
         """
-        loop = asyncio.get_running_loop()
+        loop, several = asyncio.get_running_loop(), self.embedders.declared
         parts = encoders_beside(self.embedders) if "encoder" in sections else {}
         if "rerank" in sections:
-            parts["reranker"] = opening_rerankers(self.rerankers, loop)
+            parts["reranker"] = opening_rerankers(self.rerankers, loop, several=several)
         if "compress" in sections:
-            parts["summarisers"] = opening_summarisers(self.summarisers, loop)
+            parts["summarisers"] = opening_summarisers(self.summarisers, loop, several=several)
         return parts
 
 

@@ -1,10 +1,10 @@
 """The Serve applications of the cluster profile: every `bind` of it on one screen.
 
-Each builder is an import path of a Serve config (`deploy/serve.yaml`): `gateway`, `control`, `writer`, `embedder`,
-given `args` as `Place` reads them. Applications and not deployments of one application, since whose `args` or code
-change is deployed anew as a whole: so a writer comes and goes while the gateways stay as they are. What is set here are
-defaults: a config's `deployments` say otherwise, and options among them (replicas, bounds, autoscaling) change in
-place.
+Each builder is an import path of a Serve config (`deploy/serve.yaml`): `gateway`, `control`, `writer`, and for models
+`embedder`, `reranker`, `summariser` (whose binds are in `app.py`), given `args` as `Place` reads them. Applications and
+not deployments of one application, since whose `args` or code change is deployed anew as a whole: so a writer comes and
+goes while the gateways stay as they are. What is set here are defaults: a config's `deployments` say otherwise, and
+options among them (replicas, bounds, autoscaling) change in place.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from typing import Any
 from ray import serve
 from ray.serve.config import AutoscalingConfig, BackpressureConfig
 
-from serve_app.deployments import app
+from serve_app.deployments import declared
 from serve_app.deployments.app import APPLICATION, DRAIN_POLL_S, RETRY_AFTER_S
 from serve_app.deployments.control import ControlReplica
 from serve_app.deployments.gateway import Gateway
 from serve_app.deployments.gateways import compose_gateway
-from serve_app.deployments.models import OpenedEncoders
 from serve_app.deployments.place import Place
 from serve_app.deployments.ways import CONTROL, writer_deployment
 from serve_app.deployments.writer import WriterReplica
-from serve_app.errors import InvalidRequest
 
 __all__ = [
     "CONTROL_APP",
@@ -36,6 +34,8 @@ __all__ = [
     "control",
     "embedder",
     "gateway",
+    "reranker",
+    "summariser",
     "writer",
 ]
 
@@ -112,14 +112,18 @@ def writer(args: Mapping[str, str]) -> serve.Application:
 
 
 def embedder(args: Mapping[str, str]) -> serve.Application:
-    """Of a version's encoder, as the settings have it. Raises InvalidRequest where they have no such version."""
-    place = Place.of(args)
-    opened = OpenedEncoders()
-    versions = [one.version.name for one in place.settings("writer", "embedder").open_embedders(opened.open)]
-    version = place.version or versions[0]
-    if version not in versions:
-        raise InvalidRequest(f"version: the settings have {', '.join(versions)}, and not {version!r}")
-    return app.embedder(version, opened.options(version), place)
+    """Of `[encoder]` or `[multilingual]`; raises InvalidRequest where these are no deployments, EncoderUnavailable."""
+    return declared.application(Place.of(args), declared.ENCODERS)
+
+
+def reranker(args: Mapping[str, str]) -> serve.Application:
+    """Of `[rerank]`. Raises InvalidRequest."""
+    return declared.application(Place.of(args), declared.RERANK)
+
+
+def summariser(args: Mapping[str, str]) -> serve.Application:
+    """Of `[compress.coarse]` or `[compress.fine]`. Raises InvalidRequest."""
+    return declared.application(Place.of(args), declared.COMPRESS)
 
 
 def _bound(name: str, replica: Any, *values: Any, **options: Any) -> serve.Application:
@@ -136,9 +140,10 @@ def _bound(name: str, replica: Any, *values: Any, **options: Any) -> serve.Appli
 
 
 def applications(args: Mapping[str, str], writers: int) -> list[tuple[str, str | None, serve.Application]]:
-    """All of them, for as many writers: name, route and what it is."""
+    """All of them, for as many writers and the models that the settings place: name, route and what it is."""
     names = [f"writer-{number}" for number in range(writers)]
     return [
+        *((one.application, None, one.bound) for one in declared.declared(Place.of(args))),
         (CONTROL[1], None, control(args)),
         *((writer_deployment(name)[1], None, writer({**args, "writer": name})) for name in names),
         (APPLICATION, "/", gateway(args)),

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from ray import serve
 
-from serve_app.deployments.place import Place, own_name
+from serve_app.deployments.beside import DECLARED
+from serve_app.deployments.place import Place, own_name, placed_apart
 from serve_app.ports import HotProducts, Vectors
 
 __all__ = ["HotShardReplica", "hot_shard", "hot_shard_deployment"]
@@ -34,7 +35,8 @@ class HotShardReplica:
         from serve_app.service import Service  # in the replica, not where the application is built
 
         place.enter()
-        self._service = Service(place.settings("replica", own_name("hot")))
+        settings = place.settings("replica", own_name("hot"))
+        self._service = Service(settings, **DECLARED.parts(placed_apart(settings)))
         self._starting = asyncio.get_running_loop().create_task(self._service.start())
 
     async def products(self, shard: int, owner: str, version: str, query: Vectors) -> HotProducts:

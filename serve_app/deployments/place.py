@@ -37,8 +37,8 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A named pipe for output; empty: Serve's log files."""
     writer: str = "writer-0"
     """Of a writer's application, the writer's name."""
-    version: str = ""
-    """Of an encoder's application, the version that it has; empty: that of `[encoder]`."""
+    model: str = ""
+    """Of a model's application, the section of the settings that says which; empty: its builder's first one."""
 
     @classmethod
     def of(cls, args: Mapping[str, str]) -> Place:

@@ -125,15 +125,19 @@ class RerankerDeployments(Protocol):
     def handle(self, name: str) -> Callable[[], Any]: ...
 
 
-def opening_rerankers(deployments: RerankerDeployments, loop: asyncio.AbstractEventLoop) -> OpenReranker:
-    """Opens each where its section says. Not to be called on the loop."""
+def opening_rerankers(
+    deployments: RerankerDeployments, loop: asyncio.AbstractEventLoop, *, several: bool = False
+) -> OpenReranker:
+    """Opens each where its section says. What it gives is not to be called on the loop. `several`: there may be more
+    replicas than the section says.
+    """
 
     def opened(options: ModelOptions) -> PairReranker | None:
         if options.placement == "inside" or not options.model:
             return open_reranker(options)
         name = name_of(run_inside(options))
         deployments.run(name, options)
-        several, end = options.deployment.several, partial(deployments.end, name)
-        return PairCalls(options.model, deployments.handle(name), loop, several=several, end=end)
+        more, end = several or options.deployment.several, partial(deployments.end, name)
+        return PairCalls(options.model, deployments.handle(name), loop, several=more, end=end)
 
     return opened

@@ -164,15 +164,17 @@ class SummariserDeployments(Protocol):
     def handle(self, name: str) -> Callable[[], Any]: ...
 
 
-def opening_summarisers(deployments: SummariserDeployments, loop: asyncio.AbstractEventLoop) -> OpenSummarisers:
-    """Opens each where `[compress]` says; what is no model of this project's runs inside. Not to be called on the
-    loop.
+def opening_summarisers(
+    deployments: SummariserDeployments, loop: asyncio.AbstractEventLoop, *, several: bool = False
+) -> OpenSummarisers:
+    """Opens each where `[compress]` says; what is no model of this project's runs inside. What it gives is not to be
+    called on the loop. `several`: there may be more replicas than the section says.
     """
 
     def opened(options: CompressOptions) -> tuple[Summariser | None, Summariser | None]:
         if options.placement == "inside":
             return open_summarisers(options)
-        return opened_by(options, partial(_opened, deployments, loop, options))
+        return opened_by(options, partial(_opened, deployments, loop, options, several))
 
     return opened
 
@@ -181,12 +183,14 @@ def _opened(
     deployments: SummariserDeployments,
     loop: asyncio.AbstractEventLoop,
     section: CompressOptions,
+    several: bool,
     options: SummariserOptions,
     part: str,
 ) -> Summariser | None:
     if options.backend != "transformers":
         return open_summariser(options, part)
-    name, several = name_of(options), section.deployment.several
+    name = name_of(options)
     deployments.run(name, CompressOptions(options, options, section.placement, section.deployment))
     end = partial(deployments.end, name)
-    return SummariserCalls(local_name(options), options, deployments.handle(name), loop, several=several, end=end)
+    more = several or section.deployment.several
+    return SummariserCalls(local_name(options), options, deployments.handle(name), loop, several=more, end=end)
