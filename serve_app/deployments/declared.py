@@ -1,7 +1,8 @@
 """The models that a cluster's settings place in deployments of their own: their names, and their applications.
 
 Gateways and writers ask for a model by the name that its settings give it, so that no process takes another model's
-answers for those of its own. A Serve config has to have the same names, and this prints what belongs into one:
+answers for those of its own. A Serve config has to have the same names, and this prints what belongs into one, as JSON,
+which YAML takes as it is:
 
     python -m serve_app.deployments.declared --config deploy/memstrata.toml
 """
@@ -9,12 +10,12 @@ answers for those of its own. A Serve config has to have the same names, and thi
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
 from ray import serve
 
 from serve_app.deployments import app
@@ -137,7 +138,7 @@ def main(words: list[str] | None = None) -> int:
         return 1
     for one in found:
         one["args"]["config"] = given.path or str(given.config)
-    print(yaml.safe_dump({"applications": found}, sort_keys=False), end="")
+    print(json.dumps({"applications": found}, indent=2))
     return 0
 
 

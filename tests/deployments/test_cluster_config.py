@@ -14,12 +14,13 @@ from ray.serve._private.deploy_utils import get_app_code_version
 from ray.serve.schema import ServeDeploySchema
 
 from serve_app.deployments import cluster
+from serve_app.deployments.declared import declared
 from serve_app.deployments.place import Place
 from serve_app.deployments.ways import CONTROL, writer_deployment
 from serve_app.errors import InvalidRequest
 from tests.deployments.served import ROOT
 
-SERVE_YAML = ROOT / "deploy" / "serve.yaml"
+SERVE_YAML, SETTINGS = ROOT / "deploy" / "serve.yaml", ROOT / "deploy" / "memstrata.toml"
 
 
 @pytest.fixture
@@ -41,13 +42,16 @@ def test_each_import_path_builds_the_deployments_that_are_named(document: dict[s
     for application in document["applications"]:
         module, _, builder = application["import_path"].partition(":")
         assert module == "serve_app.deployments.cluster"
-        built = build_app(getattr(cluster, builder)(application["args"]), name=application["name"])
+        args = application["args"] | {"config": str(SETTINGS)}
+        built = build_app(getattr(cluster, builder)(args), name=application["name"])
         assert [one.name for one in built.deployments] == [one["name"] for one in application["deployments"]]
 
 
 def test_gateways_ask_for_the_names_that_it_has(document: dict[str, Any]) -> None:
     named = {(each["name"], one["name"]) for one in document["applications"] for each in one["deployments"]}
-    assert named == {CONTROL, writer_deployment("writer-0"), writer_deployment("writer-1"), ("Gateway", "memstrata")}
+    models = {(one.deployment, one.application) for one in declared(Place(config=str(SETTINGS)))}
+    assert {deployment.split("@")[0] for deployment, _ in models} == {"Embedder"}
+    assert named - models == {CONTROL, writer_deployment("writer-0"), writer_deployment("writer-1"), ("Gateway", "memstrata")}
 
 
 def test_an_option_is_no_new_version_of_an_application_and_an_argument_is(document: dict[str, Any]) -> None:
@@ -60,7 +64,7 @@ def test_an_option_is_no_new_version_of_an_application_and_an_argument_is(docume
     gateways["deployments"][0]["max_queued_requests"] = 10
     assert versions() == before
     document["applications"][2]["args"]["data"] = "/elsewhere"
-    assert [old == new for old, new in zip(before, versions(), strict=True)] == [True, True, False, True]
+    assert [number for number, new in enumerate(versions()) if new != before[number]] == [2]
 
 
 def test_arguments_name_places_and_hold_no_settings() -> None:
