@@ -133,7 +133,7 @@ class ServedCluster:
         document: dict[str, Any] = yaml.safe_load(SERVE_YAML.read_text())
         document["proxy_location"] = "HeadOnly"
         document["http_options"] = {"host": "127.0.0.1", "port": self.port}
-        by_name = {one["name"]: one for one in document["applications"]}
+        by_name = {one["name"]: one for one in document["applications"] if "@" not in one["name"]}  # other models here
         template = json.dumps(by_name.pop("memstrata-writer-0"))
         by_name.pop("memstrata-writer-1")
         for number in range(self.writers):

@@ -51,7 +51,12 @@ def test_gateways_ask_for_the_names_that_it_has(document: dict[str, Any]) -> Non
     named = {(each["name"], one["name"]) for one in document["applications"] for each in one["deployments"]}
     models = {(one.deployment, one.application) for one in declared(Place(config=str(SETTINGS)))}
     assert {deployment.split("@")[0] for deployment, _ in models} == {"Embedder"}
-    assert named - models == {CONTROL, writer_deployment("writer-0"), writer_deployment("writer-1"), ("Gateway", "memstrata")}
+    assert named - models == {
+        CONTROL,
+        writer_deployment("writer-0"),
+        writer_deployment("writer-1"),
+        ("Gateway", "memstrata"),
+    }
 
 
 def test_an_option_is_no_new_version_of_an_application_and_an_argument_is(document: dict[str, Any]) -> None:
@@ -73,16 +78,6 @@ def test_arguments_name_places_and_hold_no_settings() -> None:
         Place.of({"secret_access_key": "x"})
     with pytest.raises(InvalidRequest):
         Place.of({"writer": 3})  # type: ignore[dict-item]
-
-
-def test_an_encoder_is_declared_by_its_version(tmp_path: Path) -> None:
-    config = tmp_path / "c.toml"
-    config.write_text('[encoder]\nmodel = "hash"\nplacement = "deployment"\n[multilingual]\nmodel = "hash-32"\n')
-    for version, name in (("", "Embedder@hash_64"), ("hash_32", "Embedder@hash_32")):
-        built = build_app(cluster.embedder({"config": str(config), "version": version}), name="x")
-        assert [one.name for one in built.deployments] == [name]
-    with pytest.raises(InvalidRequest, match="hash_64, hash_32"):
-        cluster.embedder({"config": str(config), "version": "other"})
 
 
 @pytest.mark.slow

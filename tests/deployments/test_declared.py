@@ -14,9 +14,9 @@ from ray.serve._private.build_app import build_app
 from serve_app.config import load_settings
 from serve_app.deployments import cluster
 from serve_app.deployments.applications import EMBEDDER, RERANKER, SUMMARISER, EmbedderApplications, application_of
-from serve_app.deployments.beside import DECLARED, sections_beside
+from serve_app.deployments.beside import DECLARED
 from serve_app.deployments.declared import declared, main
-from serve_app.deployments.place import Place
+from serve_app.deployments.place import Place, placed_apart
 from serve_app.deployments.rerank import PairCalls, RerankerDeployments, opening_rerankers
 from serve_app.deployments.summarise import SummariserDeployments, opening_summarisers
 from serve_app.errors import InvalidRequest
@@ -75,7 +75,7 @@ class Asked:
 
 def test_services_ask_for_the_applications_that_are_declared(args: dict[str, str]) -> None:
     settings = load_settings(Path("unused"), Path(args["config"]))
-    assert sections_beside(settings) == ("encoder", "rerank", "compress")
+    assert placed_apart(settings) == ["encoder", "rerank", "compress"]
     rerankers, summarisers = Asked(RERANKER), Asked(SUMMARISER)
     asyncio.run(ask(settings, rerankers, summarisers))
     versions = [application_of(EMBEDDER, one.version.name) for one in settings.open_embedders()]
@@ -102,7 +102,9 @@ def test_each_section_has_its_builder(args: dict[str, str]) -> None:
         config = built._deployment_config
         assert config.max_queued_requests > 0
         scaling = config.autoscaling_config
-        assert (scaling and (scaling.min_replicas, scaling.max_replicas)) == ((2, 6) if one.section == "encoder" else None)
+        assert (scaling and (scaling.min_replicas, scaling.max_replicas)) == (
+            (2, 6) if one.section == "encoder" else None
+        )
     [encoder] = build_app(cluster.embedder(args), name="x").deployments
     assert encoder.ray_actor_options == {"num_cpus": 0, "num_gpus": 0.5}
 
