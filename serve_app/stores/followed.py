@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from serve_app.errors import NotFound, ReadOnlyReplica, StorageTrouble
+from serve_app.errors import NotFound, ReadOnlyReplica, StorageTrouble, StoreUnavailable
 from serve_app.ports import WatchedSegments
 from serve_app.stores.relay import Relayed
 from serve_app.stores.replay import Damage, Place, replay
@@ -81,19 +81,29 @@ class FollowedLog:
         return found.entries
 
     def read_on(self) -> Progress:
-        """What has come since. Raises StoreUnavailable."""
+        """What has come since. Raises StoreUnavailable, where nothing had come before."""
         entries: list[Entry] = []
         for _ in range(SEGMENTS_A_ROUND):
-            if self._number and self._segments.stamp(segment_name(self._number)) != self._stamp:
-                return Progress(tuple(entries), "displaced")
-            found = self._next()
+            try:
+                found = self._next()
+            except StoreUnavailable:
+                if not entries:
+                    raise
+                break  # what was read is read once; the next round meets the trouble
             if isinstance(found, str):
                 return Progress(tuple(entries), found)
             entries += found
         return Progress(tuple(entries), "more")
 
+    def applied(self) -> None:
+        """All that was read is in the shard's memory."""
+        if self.relayed is not None:
+            self.relayed.applied(self._number)
+
     def _next(self) -> tuple[Entry, ...] | Where:
         """The entries of the next segment, or why there are none."""
+        if self._number and self._segments.stamp(segment_name(self._number)) != self._stamp:
+            return "displaced"
         name = segment_name(self._number + 1)
         data = None if self.relayed is None else self.relayed.take(self._number + 1)
         self.asked_store = data is None and (self.relayed is None or not self.relayed.ended())

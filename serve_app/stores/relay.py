@@ -4,9 +4,11 @@
                                         ▲
     follower  Puller ── segments(after) ┘──► Relayed ──► FollowedLog, which judges them as if it had read them
 
-What is relayed stands in the store already, so a writer that has been fenced relays a beginning of the truth at worst.
-That nothing has come since is believed of a writer as long as it answers, and no longer than STORE_LOOK_S: then the
-store is asked. Whenever the writer does not answer, or does not hold what is asked for, the store is read as ever.
+A follower asks again once all that came is in its shard's memory, so by what it asks for the writer knows what it
+shows (`readers.py`). What is relayed stands in the store already, so a writer that has been fenced relays a beginning
+of the truth at worst. That nothing has come since is believed of a writer as long as it answers, and no longer than
+STORE_LOOK_S: then the store is asked. Whenever the writer does not answer, or does not hold what is asked for, the
+store is read as ever.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from serve_app.errors import MemstrataError, NotFound
 from serve_app.ports import SegmentStore
+from serve_app.stores.readers import Readers
 from serve_app.stores.segment import number_of
 
 _log = logging.getLogger(__name__)
@@ -44,9 +48,10 @@ class Segment(NamedTuple):
 class SegmentRelay(Protocol):
     """The way to the writer of one shard."""
 
-    def segments(self, after: int, wait_s: float) -> Sequence[Segment]:
+    def segments(self, after: int, wait_s: float, follower: str = "") -> Sequence[Segment]:
         """Those that follow this number, in order and without a gap; waits so long for the first of them, at most.
 
+        The follower of this name shows all up to `after`; without a name nobody is told of it.
         Raises NotFound where it does not hold the next one, or does not know this one; StoreUnavailable where it does
         not answer.
         """
@@ -57,6 +62,9 @@ class SegmentRing:
     """The newest segments that a writer has made. Safe for many threads."""
 
     def __init__(self, bytes_max: int = RING_BYTES) -> None:
+        self.readers = Readers()
+        self.newest = 0
+        """The number of the last one that was made, whether it is held or not."""
         self._bytes_max = bytes_max
         self._held: OrderedDict[int, bytes] = OrderedDict()
         self._bytes = 0
@@ -66,7 +74,7 @@ class SegmentRing:
         with self._changed:
             if self._held and number != next(reversed(self._held)) + 1:
                 self._forget()
-            self._held[number] = data
+            self._held[number], self.newest = data, number
             self._bytes += len(data)
             while len(self._held) > 1 and (self._bytes > self._bytes_max or len(self._held) > RING_SEGMENTS):
                 self._bytes -= len(self._held.popitem(last=False)[1])
@@ -78,8 +86,10 @@ class SegmentRing:
             self._forget()
             self._changed.notify_all()
 
-    def segments(self, after: int, wait_s: float) -> Sequence[Segment]:
+    def segments(self, after: int, wait_s: float, follower: str = "") -> Sequence[Segment]:
         """See `SegmentRelay`."""
+        if follower:
+            self.readers.came(follower, after)
         with self._changed:
             self._changed.wait_for(lambda: not self._held or after != next(reversed(self._held)), wait_s)
             first, last = (next(iter(self._held)), next(reversed(self._held))) if self._held else (0, -1)
@@ -130,17 +140,22 @@ class Relayed:
         """`believed_s`: so long after an answer it counts that the writer had nothing more."""
         self._believed_s = believed_s
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._held: dict[int, bytes] = {}
-        self._read = 0
+        self._read = self._applied = 0
         self._answered_at = self._asked_store_at = float("-inf")
 
-    @property
-    def position(self) -> int | None:
-        """After which number the next one is wanted; None where no more has room, or the follower has not begun."""
+    def position(self, within_s: float) -> int | None:
+        """After which number the next one is wanted, as soon as what came before is applied; None: not in that time."""
         with self._lock:
-            full = len(self._held) >= RING_SEGMENTS or sum(map(len, self._held.values())) >= RING_BYTES
-            return None if full or not self._read else max(self._held, default=self._read)
+            done = self._lock.wait_for(lambda: 0 < self._read == self._applied and not self._held, within_s)
+            return self._applied if done else None
+
+    def applied(self, number: int) -> None:
+        """All up to this segment is in the shard's memory."""
+        with self._lock:
+            self._applied = number
+            self._lock.notify_all()
 
     def take(self, number: int) -> bytes | None:
         """The segment, if it has come; the follower has read all before it."""
@@ -176,12 +191,12 @@ class Relayed:
         with self._lock:
             self._asked_store_at = float("-inf")
 
-    def deliver(self, after: int, found: Sequence[Segment]) -> None:
-        """The writer's answer to what was asked at this position."""
+    def deliver(self, after: int, found: Sequence[Segment], as_of: float) -> None:
+        """The writer's answer to what was asked at this position: what there was at this time, or later."""
         with self._lock:
-            if after == max(self._held, default=self._read):
-                self._held |= {one.number: one.data for one in found}
-                self._answered_at = self._clock()
+            if after == self._read:
+                self._held = {one.number: one.data for one in found}
+                self._answered_at = as_of
 
     def lost(self) -> None:
         """The writer does not answer, or cannot. What has come from it stays: it is in the store."""
@@ -198,6 +213,7 @@ class Puller:
 
     def __init__(self, relay: SegmentRelay, relayed: Relayed, news: Callable[[], None], wait_s: float) -> None:
         self._relay, self._relayed, self._news, self._wait_s = relay, relayed, news, wait_s
+        self._name = uuid.uuid4().hex
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
 
@@ -219,11 +235,12 @@ class Puller:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     def _pulled(self) -> bool:
-        after = self._relayed.position
+        after = self._relayed.position(self._wait_s)
         if after is None:
-            return False
+            return True  # it asks no more before it shows what came, and counts as gone if that takes long
+        asked_at = time.monotonic()
         try:
-            found = self._relay.segments(after, self._wait_s)
+            found = self._relay.segments(after, self._wait_s, self._name)
         except MemstrataError:
             self._relayed.lost()
             return False
@@ -231,7 +248,8 @@ class Puller:
             _log.exception("the writer of a shard cannot be asked for segments")
             self._relayed.lost()
             return False
-        self._relayed.deliver(after, found)
+        # An answer that comes late, as to a process that was stopped meanwhile, says nothing of the present.
+        self._relayed.deliver(after, found, min(time.monotonic(), asked_at + self._wait_s))
         if found:
             self._news()
         return True

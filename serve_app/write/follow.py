@@ -157,6 +157,7 @@ class Follower:
             raise StoreUnavailable(f"{TAIL_RECORDS_MAX} records wait for a table that cannot be read: {self.trouble}")
         else:
             more = self._read_on()
+        self._store_log.applied()
         if not (more or self._store_log.holed):
             self._ended(began)
         if began - self._looked_at >= self._options.look_s:

@@ -29,7 +29,7 @@ class Way:
         self.state = ""
         self.asked = 0
 
-    def segments(self, after: int, wait_s: float) -> Sequence[Segment]:
+    def segments(self, after: int, wait_s: float, follower: str = "") -> Sequence[Segment]:
         self.asked += 1
         if self.state == "dead":
             raise StoreUnavailable("nobody answers")
@@ -40,7 +40,7 @@ class Way:
             return []
         if self.state == "lies":
             return [Segment(after + 1, b"no segment")]
-        return self.ring.segments(after, wait_s)
+        return self.ring.segments(after, wait_s, follower)
 
 
 class CountedReads(ObjectSegments):
