@@ -33,8 +33,9 @@ CLIENT_IDLE_S = 120
 ORPHAN_S = 15
 """How long Ray's agents look for the rest of a killed session before they end."""
 
-DRAIN_S = 5
-"""In a cluster: how long a gateway that goes still answers, for the load balancers of other nodes to let go of it."""
+DRAIN_S = 2
+"""In a cluster: how long a gateway that goes still answers, for the load balancers of other nodes to let go of it.
+Serve holds writers back as long before they hear that they are to go, while nobody reaches them any more."""
 
 CLUSTER_STOP_S = 10
 """In a cluster: how long a replaced HAProxy process may finish its requests."""

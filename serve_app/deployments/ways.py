@@ -42,8 +42,8 @@ AGAIN_S = 0.05
 THERE_S = 1.0
 """How long a request waits for a writer that is not there before it is sent back."""
 
-SETTLE_S = 0.1
-"""What is under way has so long to fail by itself once the writer is gone: then it is known how."""
+SETTLE_S = 1.0
+"""What is under way has so long to end by itself once the writer is gone: one that leaves in order still answers."""
 
 BEAT_S = 2.0
 """The longest that a beat is left waiting."""
