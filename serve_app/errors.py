@@ -23,6 +23,7 @@ MemstrataError
 ├── SummariserFailed        a model that summarises gave nothing of use; the next backend does it then
 ├── RerankerUnavailable     the reranker cannot be loaded, or has failed
 ├── DeviceLost              a GPU is in trouble; what it held is answered from the host's memory
+├── HotShardUnavailable     a hot shard gives nothing; who asks uses its own vectors
 ├── HotFull                 a hot index has no room for a user's vectors; they are held elsewhere
 ├── RankerUnusable          a ranker file that is damaged, or asks for what this release does not know
 └── StorageTrouble          the store cannot take or give what was asked for
@@ -51,6 +52,7 @@ __all__ = [
     "FencedOff",
     "Forbidden",
     "HotFull",
+    "HotShardUnavailable",
     "InvalidReceipt",
     "InvalidRequest",
     "LogDamaged",
@@ -186,6 +188,12 @@ class DeviceLost(MemstrataError):
     """Never shown as an error: its text becomes a reason of degradation."""
 
     code = "device_lost"
+
+
+class HotShardUnavailable(MemstrataError):
+    """Never shown as an error: who meets it uses its own vectors."""
+
+    code = "hot_shard_unavailable"
 
 
 class HotFull(MemstrataError):

@@ -35,13 +35,15 @@ from serve_app.breaker import Breaker
 from serve_app.compress.topics import topic_lengths
 from serve_app.config import Settings
 from serve_app.context.tokens import open_tokenizers, tokenizer_of
-from serve_app.errors import InvalidRequest, NotFound, StoreUnavailable
+from serve_app.errors import HotShardUnavailable, InvalidRequest, StoreUnavailable
 from serve_app.memory.compressing import Compressing
 from serve_app.memory.compressors import Compressors, Opens, opening
 from serve_app.memory.encoding import Encoding
 from serve_app.memory.expansion import RULES_VERSION, Understanding
 from serve_app.memory.following import FollowingOperator
 from serve_app.memory.golden import GoldenSets
+from serve_app.memory.hot_reads import HotReads
+from serve_app.memory.hot_shards import HotShardCalls, HotShards
 from serve_app.memory.logged import SearchLog
 from serve_app.memory.measures import SummaryMeasures
 from serve_app.memory.memory import Memory
@@ -136,7 +138,8 @@ class Service:
     `queues` is the way to encoders in deployments of their own; without it the encoders run in this process. `job` says
     how a job on this machine reaches the service; without it none is started. `control` bounds migrations. With
     `only` the service writes the shards of these numbers, of a store whose others are written elsewhere; then it takes
-    no backups and drives no migrations. `upstream` is a gateway's way to them, started and stopped with it.
+    no backups and drives no migrations. `upstream` is a gateway's way to them, started and stopped with it;
+    `hot_shards` is its way to those, which whoever made it ends.
 
     `ring` is where the newest segments of a shard that is written here are kept, `relay` the way to those of a shard
     that is written elsewhere; without it they are read in the store alone.
@@ -162,12 +165,18 @@ class Service:
         control: ControlBounds | None = None,
         only: Collection[int] | None = None,
         upstream: Upstream | None = None,
+        hot_shards: HotShardCalls | None = None,
     ) -> None:
+        apart = settings.hot.placement == "deployment"
+        asks = apart and settings.role == "gateway"
+        if apart and (hot_shards is None if asks else only is None):
+            raise InvalidRequest('hot: placement = "deployment" is for clusters: a gateway needs a way to hot shards')
         if (settings.role == "gateway") != (upstream is not None):
             raise InvalidRequest('role = "gateway" is for clusters: it needs a way to the writers, others have none')
         self._settings = settings
         self._relay = relay
         self._upstream = upstream
+        self._hot_shards = HotShards(hot_shards, settings.hot, settings.memory.rest_s) if asks and hot_shards else None
         self._sent_hits: SentHits | None = None
         """Of a gateway."""
         self._answering = 0
@@ -325,7 +334,9 @@ class Service:
             Understanding(policies, self._expander),
             Relevance(encoding, rerankers.model, self._pools.memory),
             layouts,
+            self._hot_shards,
         )
+        self._hot_reads = HotReads([writer.shard for writer in self._writers], self._pools.stores)
         golden = GoldenSets(
             self._writers,
             golden_files,
@@ -343,6 +354,9 @@ class Service:
         breakers = self._breakers(encoding, serving, compressors)
         metrics.watch(Breakers(breakers))
         operator.watch_breakers(breakers)
+        if self._hot_shards is not None:
+            operator.watch_hot_shards(self._hot_shards.troubles)
+            metrics.watch(Gauges(self._hot_shards.figures))
         self._show_first_key(keys)
         compressing = Compressing(
             compressors.makes,
@@ -613,21 +627,16 @@ class Service:
         yield "memstrata_embed_failures", "Rounds of the indexer that failed.", self._indexer.failures
         yield "memstrata_embed_failures_target", "The same of the version that a migration brings.", self._dual.failures
 
-    async def hot_products(self, shard: int, owner: str, version: str, query: Vectors) -> HotProducts:
-        """What a hot shard is asked for: reads the owner's block, which may come from the tables first.
+    async def hot_products(self, shard: int, owner: str, version: str, query: Vectors) -> HotProducts | None:
+        """What a hot shard is asked for, see `HotReads`. Raises StorageTrouble, NotFound, HotShardUnavailable."""
+        if self._api is None:
+            raise HotShardUnavailable("the hot shard is starting")
+        return await self._hot_reads.products(shard, owner, version, query)
 
-        Raises StorageTrouble, and NotFound where there is no such shard.
-        """
-        if not 0 <= shard < len(self._writers):
-            raise NotFound(f"there is no shard {shard} here")
-        block_of = self._writers[shard].shard.block
-
-        def read() -> HotProducts:
-            block = block_of(owner)
-            with block.lock:
-                return block.vectors.products(version, query)
-
-        return await asyncio.get_running_loop().run_in_executor(self._pools.stores, read)
+    @property
+    def devices_lost(self) -> list[str]:
+        """Of the hot indexes: which, and why."""
+        return self._writers[0].shard.hot.lost() if self._writers else []
 
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""

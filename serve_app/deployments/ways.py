@@ -1,4 +1,5 @@
-"""The ways to writers and to Control on Ray Serve: `cluster.messages.WriterCalls` and `ControlCalls` by handles.
+"""The ways to writers, to Control and to hot shards on Ray Serve: `cluster.messages.WriterCalls` and `ControlCalls`,
+and `memory.hot_shards.HotShardCalls`, by handles.
 
 Handles work on an event loop only; what is here is made, used and closed on one. Serve lets a call to a deployment
 without a replica wait for the next one, and fails what is under way at a replica that dies, done or not. So each writer
@@ -13,6 +14,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ray import serve
@@ -20,9 +22,19 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from serve_app.asgi import Answered, Asked
 from serve_app.cluster.messages import Beat, Leases
-from serve_app.errors import MemstrataError, Overloaded, ShardElsewhere, StoreUnavailable
+from serve_app.deployments.standing import Standing
+from serve_app.errors import HotShardUnavailable, MemstrataError, Overloaded, ShardElsewhere, StoreUnavailable
+from serve_app.ports import HotProducts, Vectors
 
-__all__ = ["CONTROL", "ServeControl", "ServeWriters", "opened", "writer_deployment"]
+__all__ = [
+    "CONTROL",
+    "ServeControl",
+    "ServeHotShards",
+    "ServeWriters",
+    "hot_shard_deployment",
+    "opened",
+    "writer_deployment",
+]
 
 OpenHandle = Callable[[str, str], Any]
 """By the names of a deployment and its application; blocks."""
@@ -59,6 +71,12 @@ def writer_deployment(writer: str) -> tuple[str, str]:
     """The deployment and application of the writer of this name: `writer-0`, and so on."""
     number = writer.removeprefix("writer-")
     return f"ShardWriter-{number}", f"memstrata-writer-{number}"
+
+
+def hot_shard_deployment(name: str) -> tuple[str, str]:
+    """The deployment and application of the hot shard of this name: `hot-0`, and so on."""
+    number = name.removeprefix("hot-")
+    return f"HotShard-{number}", f"memstrata-hot-{number}"
 
 
 def opened(deployment: str, application: str) -> Any:
@@ -182,6 +200,38 @@ class ServeControl:
         except Exception as error:
             raise _own(error) or StoreUnavailable("Control does not answer") from error
         return answer
+
+
+class ServeHotShards:
+    """`HotShardCalls` on Ray Serve. Of each hot shard there may be several replicas."""
+
+    def __init__(self, open_handle: OpenHandle = opened) -> None:
+        self._open_handle = open_handle
+        self._hot_shards: dict[int, Standing[HotShardUnavailable]] = {}
+
+    async def products(
+        self, number: int, shard: int, owner: str, version: str, query: Vectors
+    ) -> HotProducts | None:
+        found: HotProducts | None = await self._of(number).answer(
+            lambda remote: remote.products.remote(shard, owner, version, query)
+        )
+        return found
+
+    def close(self) -> None:
+        while self._hot_shards:
+            self._hot_shards.popitem()[1].close()
+
+    def _of(self, number: int) -> Standing[HotShardUnavailable]:
+        """Raises HotShardUnavailable for one that is known to be gone."""
+        found = self._hot_shards.get(number)
+        if found is None:
+            name = f"hot-{number}"
+            open_handle = partial(self._open_handle, *hot_shard_deployment(name))
+            found = Standing(name, open_handle, asyncio.get_running_loop(), HotShardUnavailable, several=True)
+            self._hot_shards[number] = found
+        if found.gone:
+            raise found.unavailable()
+        return found
 
 
 def _own(error: Exception) -> MemstrataError | None:

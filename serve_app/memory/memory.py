@@ -47,6 +47,7 @@ from serve_app.memory.expansion import (
     stands_alone,
 )
 from serve_app.memory.histories import Histories
+from serve_app.memory.hot_shards import HotShards
 from serve_app.memory.layouts import MOMENT_UNKNOWN, LayoutsThen, choose, layouts_then, needs_moment
 from serve_app.memory.pools import Pools, Reads
 from serve_app.memory.reading import SessionLine, SessionPage, living
@@ -140,8 +141,9 @@ class Memory:
         understanding: Understanding,
         relevance: Relevance,
         layouts: Layouts,
+        hot_shards: HotShards | None = None,
     ) -> None:
-        """`user_turns`: how many turns one user may hold; None: no bound."""
+        """`user_turns`: how many turns one user may hold; None: no bound. `hot_shards`: asked beside what is here."""
         self._writers = writers
         self._indexer = indexer
         self._refresher = refresher
@@ -158,6 +160,7 @@ class Memory:
         self._understanding = understanding
         self._redacting = Redacting(policies, pools.memory)
         self._layouts = layouts
+        self._hot_shards = hot_shards
         self._histories = Histories()
 
     # ---- writes
@@ -367,7 +370,7 @@ class Memory:
         )
         words_alone = request.mode == "lexical" or request.tiers == ONLY_COLD or "turn" not in request.filters.kinds
         wanted = not words_alone and query.strip() != ""
-        encoded, reasons = await self._encoded(query, False, plan, served) if wanted else (None, ())
+        encoded, reasons = await self._encoded(shard, owner, query, False, plan, served) if wanted else (None, ())
         stages.mark("embed")
         question = Question(
             query=query,
@@ -426,11 +429,16 @@ class Memory:
         return self._options.shares.of(started, deadline_s or self._options.deadline_s)
 
     async def _encoded(
-        self, text: str, solo: bool, plan: Plan, served: Served
+        self, shard: Shard, owner: Owner, text: str, solo: bool, plan: Plan, served: Served
     ) -> tuple[EncodedQuery | None, tuple[str, ...]]:
-        """The query as encoded within its share of the deadline, or the reason why there is none."""
+        """The query as encoded within its share of the deadline, or the reason why there is none; in what is left of
+        that share a hot shard may add what it knows.
+        """
         limit = min(plan.embed, time.monotonic() + self._options.vector_wait_s)
-        return await self.encoder.query(text, solo, limit, served.routing)
+        encoded, reasons = await self.encoder.query(text, solo, limit, served.routing)
+        if encoded is not None and self._hot_shards is not None:
+            encoded = await self._hot_shards.given(shard.number, owner.key, encoded, plan.embed)
+        return encoded, reasons
 
     # ---- context
 
@@ -450,7 +458,7 @@ class Memory:
         layouts = await self._layouts_then(shard, owner, request.as_of, plan)
         chosen = choose(layouts.state, request, understood.window)
         stages.mark("expand")
-        encoded, reasons = await self._encoded(understood.query, True, plan, served)
+        encoded, reasons = await self._encoded(shard, owner, understood.query, True, plan, served)
         stages.mark("embed")
         reasons = (*served.reasons, *layouts.reasons, *understood.reasons, *reasons, *shard.doubts)
         retrieval = Retrieval(understood, encoded, served.second, plan)

@@ -62,6 +62,7 @@ class Operator(ABC):
         self._breakers: Callable[[], Sequence[Breaker]] = tuple
         self._migrations: Callable[[], Sequence[Trouble]] = tuple
         self._upstream: Callable[[], Sequence[tuple[str, int | None]]] = tuple
+        self._hot_shards: Callable[[], Sequence[str]] = tuple
 
     def watch(self, *files: File, models: Callable[[], Sequence[Summariser]] = tuple) -> None:
         """Tell of these files and models, too."""
@@ -79,6 +80,10 @@ class Operator(ABC):
         """Tell what hinders the way to the writers, and of which shards."""
         self._upstream = troubles
 
+    def watch_hot_shards(self, troubles: Callable[[], Sequence[str]]) -> None:
+        """Tell of those that give nothing."""
+        self._hot_shards = troubles
+
     @abstractmethod
     def nudge(self) -> None:
         """Maintenance has something to do."""
@@ -93,6 +98,7 @@ class Operator(ABC):
         ]
         hot = self._writers[0].shard.hot if self._writers else None  # all shards of a process have the same
         found += [Trouble("hot", text) for text in (hot.troubles() if hot is not None else ())]
+        found += [Trouble("hot", text) for text in self._hot_shards()]
         found += [
             Trouble("files", f"{file.trouble}; what was read before counts, if anything")
             for file in self._files

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -27,23 +27,43 @@ __all__ = ["HotIndexes", "HotOptions"]
 DEVICE = re.compile(r"cpu|host|cuda(?::(\d{1,2}))?")
 MEMORY_MIB_MAX = 1 << 20
 
+HOT_SHARDS_MAX = 256
+
 
 class HotOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the vectors of users in memory lie: "cpu", in a block for each user; "cuda" or "cuda:1", on that GPU, in
     `memory_mib` of it for each embedding version; "host", as on a GPU but in the host's memory, to try that layout.
+
+    With `placement = "deployment"` they lie so in hot shards, which the gateways of a cluster ask, and on the CPU in
+    whatever else reads the file. There are as many hot `shards`, which share those of the store by the remainder of
+    their numbers; or `declared` says which each of them has.
     """
 
     device: str = "cpu"
     memory_mib: Annotated[int, Meta(ge=1, le=MEMORY_MIB_MAX)] = 4_096
+    placement: Literal["inside", "deployment"] = "inside"
+    shards: Annotated[int, Meta(ge=1, le=HOT_SHARDS_MAX)] = 1
+    declared: Annotated[tuple[tuple[Annotated[int, Meta(ge=0)], ...], ...], Meta(max_length=HOT_SHARDS_MAX)] = ()
+    wait_s: Annotated[float, Meta(gt=0, le=10)] = 0.05
+    """What a read gives its hot shard, once it has its query's vector and as long as its deadline's share lasts."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a device of no kind."""
+        """Raises ValueError for a device of no kind, and for a shard of the store that two hot shards have."""
+        named = [shard for one in self.declared for shard in one]
+        if len(set(named)) < len(named):
+            raise ValueError("declared: a shard of the store is in one hot shard")
         if not DEVICE.fullmatch(self.device):
             raise ValueError(f'device: {self.device!r} is not "cpu", "host", "cuda" or "cuda:" and a number')
 
+    def holder(self, shard: int) -> int | None:
+        """The number of the hot shard that has this shard of the store; None where none was declared to."""
+        if not self.declared:
+            return shard % self.shards
+        return next((number for number, held in enumerate(self.declared) if shard in held), None)
+
     def open(self, dimension: int) -> HotIndex:
         """Raises InvalidRequest where there is no such GPU, DeviceLost where it has too little memory."""
-        if self.device == "cpu":
+        if self.device == "cpu" or self.placement == "deployment":
             return FaissHotIndex(dimension)
         slots = slots_within(self.memory_mib << 20, dimension)
         if self.device == "host":
@@ -86,12 +106,16 @@ class HotIndexes(Mapping[str, HotIndex]):
 
     def troubles(self) -> list[str]:
         """Why vectors are not on the device where they should be."""
-        lost = [(name, one.bounded.trouble) for name, one in self.on_devices().items()]
         full = [(name, one.refused) for name, one in self.on_devices().items()]
         return [
-            *(f"{name}: {trouble}; searched on the CPU until a restart" for name, trouble in lost if trouble),
+            *(f"{trouble}; searched on the CPU until a restart" for trouble in self.lost()),
             *(f"{name}: no room for {refused} users, who are searched on the CPU" for name, refused in full if refused),
         ]
+
+    def lost(self) -> list[str]:
+        """Which devices were lost, by version, and why."""
+        found = [(name, one.bounded.trouble) for name, one in self.on_devices().items()]
+        return [f"{name}: {trouble}" for name, trouble in found if trouble]
 
     def close(self) -> None:
         for index in self._indexes.values():

@@ -15,7 +15,9 @@ from serve_app.cluster.answering import answered
 from serve_app.config import StoreOptions
 from serve_app.core import Owner
 from serve_app.errors import ShardElsewhere, StoreUnavailable
+from serve_app.memory.hot_shards import HotShardCalls
 from serve_app.placement import shard_of
+from serve_app.stores.hot_indexes import HotOptions
 from tests.api.running import Running, hash_settings
 
 SHARDS = 2
@@ -67,6 +69,7 @@ class Clustered:
         self.writers: dict[int, Running] = {}
         self.gateways: list[Running] = []
         self.ways: list[Direct] = []
+        self.hot_shards: list[Running] = []
         for number in range(shards):
             self.start_writer(number)
 
@@ -74,16 +77,21 @@ class Clustered:
         one = self.writers[number] = Running(self._settings(f"shard-{number}"), only=[number])
         return one
 
-    def start(self, **sections: Any) -> Running:
+    def start(self, hot_shards: HotShardCalls | None = None, **sections: Any) -> Running:
         way = Direct(self.writers)
         settings = self._settings(f"gateway-{len(self.gateways)}", role="gateway", **sections)
-        gateway = Running(settings, upstream=way)
+        gateway = Running(settings, upstream=way, hot_shards=hot_shards)
         self.gateways.append(gateway)
         self.ways.append(way)
         return gateway
 
+    def start_hot_shard(self, **hot: Any) -> Running:
+        one = Running(self._settings(f"hot-{len(self.hot_shards)}", role="replica", hot=HotOptions(**hot)))
+        self.hot_shards.append(one)
+        return one
+
     def stop(self) -> None:
-        for one in [*self.gateways, *self.writers.values()]:
+        for one in [*self.gateways, *self.hot_shards, *self.writers.values()]:
             one.stop()
 
     def user_in(self, shard: int) -> str:
