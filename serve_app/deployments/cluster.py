@@ -1,10 +1,10 @@
 """The Serve applications of the cluster profile: every `bind` of it on one screen.
 
-Each builder is an import path of a Serve config (`deploy/serve.yaml`): `gateway`, `control`, `writer`, and for models
-`embedder`, `reranker`, `summariser` (whose binds are in `app.py`), given `args` as `Place` reads them. Applications and
-not deployments of one application, since whose `args` or code change is deployed anew as a whole: so a writer comes and
-goes while the gateways stay as they are. What is set here are defaults: a config's `deployments` say otherwise, and
-options among them (replicas, bounds, autoscaling) change in place.
+Each builder is an import path of a Serve config (`deploy/serve.yaml`): `gateway`, `control`, `writer`, `hot_shard`, and
+for models `embedder`, `reranker`, `summariser` (whose binds are in `app.py`), given `args` as `Place` reads them.
+Applications and not deployments of one application, since whose `args` or code change is deployed anew as a whole: so a
+writer comes and goes while the gateways stay as they are. What is set here are defaults: a config's `deployments` say
+otherwise, and options among them (replicas, bounds, autoscaling) change in place.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from serve_app.deployments.app import APPLICATION, DRAIN_POLL_S, RETRY_AFTER_S
 from serve_app.deployments.control import ControlReplica
 from serve_app.deployments.gateway import Gateway
 from serve_app.deployments.gateways import compose_gateway
+from serve_app.deployments.hot_shard import HotShardReplica
 from serve_app.deployments.place import Place
-from serve_app.deployments.ways import CONTROL, writer_deployment
+from serve_app.deployments.ways import CONTROL, hot_shard_deployment, writer_deployment
 from serve_app.deployments.writer import WriterReplica
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "control",
     "embedder",
     "gateway",
+    "hot_shard",
     "reranker",
     "summariser",
     "writer",
@@ -66,6 +68,11 @@ WRITER_STOP_S = 40.0
 """What a writer has to finish its requests, to hand its shards over and to close them."""
 
 CONTROL_STOP_S = 5.0
+
+HOT_ONGOING_MAX, HOT_QUEUED_MAX = 256, 1_024
+"""Calls at work at once, and those of one gateway that wait; over it the gateway searches by itself."""
+
+HOT_STOP_S = 20.0
 
 
 def gateway(args: Mapping[str, str]) -> serve.Application:
@@ -124,6 +131,20 @@ def reranker(args: Mapping[str, str]) -> serve.Application:
 def summariser(args: Mapping[str, str]) -> serve.Application:
     """Of `[compress.coarse]` or `[compress.fine]`. Raises InvalidRequest."""
     return declared.application(Place.of(args), declared.COMPRESS)
+
+
+def hot_shard(args: Mapping[str, str]) -> serve.Application:
+    """On a GPU where the settings say so; the config says how much of one each replica takes."""
+    place = Place.of(args)
+    return _bound(
+        hot_shard_deployment(place.hot)[0],
+        HotShardReplica,
+        place,
+        graceful_shutdown_timeout_s=HOT_STOP_S,
+        num_replicas=1,
+        max_ongoing_requests=HOT_ONGOING_MAX,
+        max_queued_requests=HOT_QUEUED_MAX,
+    )
 
 
 def _bound(name: str, replica: Any, *values: Any, **options: Any) -> serve.Application:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from serve_app.asgi import Answered, AsgiService, Receive, Scope, Send
 from serve_app.deployments.place import Place, own_name, placed_apart
-from serve_app.deployments.ways import ServeControl, ServeWriters
+from serve_app.deployments.ways import ServeControl, ServeHotShards, ServeWriters
 
 __all__ = ["compose_gateway"]
 
@@ -25,14 +26,16 @@ def compose_gateway(place: Place, **parts: Any) -> AsgiService:
     parts |= DECLARED.parts(placed_apart(settings))
     writers = ServeWriters()
     upstream = Upstream(ServeControl(), writers, LeaseFile(settings.files))
-    return _Waiting(Service(settings, upstream=upstream, **parts), settings, writers)
+    hot_shards = ServeHotShards() if settings.hot.placement == "deployment" else None
+    service = Service(settings, upstream=upstream, hot_shards=hot_shards, **parts)
+    return _Waiting(service, settings, [one for one in (writers, hot_shards) if one is not None])
 
 
 class _Waiting:
     """A service of a store that Control may still be making."""
 
-    def __init__(self, service: AsgiService, settings: Any, writers: ServeWriters) -> None:
-        self._service, self._settings, self._writers = service, settings, writers
+    def __init__(self, service: AsgiService, settings: Any, ways: Sequence[ServeWriters | ServeHotShards]) -> None:
+        self._service, self._settings, self._ways = service, settings, ways
 
     async def start(self) -> None:
         from serve_app.cluster.founding import store_there
@@ -48,4 +51,5 @@ class _Waiting:
 
     async def stop(self) -> None:
         await self._service.stop()
-        self._writers.close()
+        for way in self._ways:
+            way.close()

@@ -1,31 +1,33 @@
 """A hot shard: a replica of the store whose vectors lie on its device, and that gives the products of one user's.
 
-It follows the log of every shard as a gateway does, and loads a user from the tables when first asked. A device that is
-lost is the business of the index below, which goes on from the host's copies.
+It follows the logs as a gateway does, and loads a user when first asked for one (`memory/hot_reads.py`). It embeds,
+ranks and summarises nothing. The index goes on from the host's copies when its device is lost; but here the device is
+what it is for, so Serve is told, and starts another replica.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
-from ray import serve
+import msgspec
 
-from serve_app.deployments.beside import DECLARED
-from serve_app.deployments.place import Place, own_name, placed_apart
-from serve_app.ports import HotProducts, Vectors
+from serve_app.deployments.place import Place, own_name
+from serve_app.errors import DeviceLost, EncoderUnavailable, StoreUnavailable
+from serve_app.ports import Embedder, EncodedQuery, Encodings, HotProducts, Vectors
 
-__all__ = ["HotShardReplica", "hot_shard", "hot_shard_deployment"]
+if TYPE_CHECKING:
+    from serve_app.config import Settings
 
-ONGOING_MAX, QUEUED_MAX = 256, 1_024
-"""Calls at work at once, and those of one gateway that wait; over it the gateway searches by itself."""
+__all__ = ["HotShardReplica"]
 
-STOP_S = 20.0
+STORE_S = 60.0
+"""What Control has to make the store at the very first start of all, and the writers to make its tables."""
 
-
-def hot_shard_deployment(number: int) -> tuple[str, str]:
-    """The names of a hot shard's deployment and application."""
-    return f"HotShard-{number}", f"memstrata-hot-{number}"
+LOOK_S = 0.25
 
 
 class HotShardReplica:
@@ -35,33 +37,79 @@ class HotShardReplica:
         from serve_app.service import Service  # in the replica, not where the application is built
 
         place.enter()
-        settings = place.settings("replica", own_name("hot"))
-        self._service = Service(settings, **DECLARED.parts(placed_apart(settings)))
-        self._starting = asyncio.get_running_loop().create_task(self._service.start())
+        settings = _settings(place)
+        self._service = Service(settings, queues=NoQueues)
+        self._starting = asyncio.get_running_loop().create_task(self._start(settings))
 
-    async def products(self, shard: int, owner: str, version: str, query: Vectors) -> HotProducts:
-        """Raises StorageTrouble, NotFound."""
-        await asyncio.shield(self._starting)
+    async def products(self, shard: int, owner: str, version: str, query: Vectors) -> HotProducts | None:
+        """None where the owner is not in memory yet. Raises StorageTrouble, NotFound, HotShardUnavailable."""
         return await self._service.hot_products(shard, owner, version, query)
 
+    async def alive(self) -> None:
+        """A call that stands for all: who makes it learns whether this process answers."""
+
     async def check_health(self) -> None:
-        """One that could not start raises why, and Serve starts another."""
+        """One that could not start, or that lost its device, raises why, and Serve starts another."""
         if self._starting.done():
             self._starting.result()
+        if lost := self._service.devices_lost:
+            raise DeviceLost("; ".join(lost))
 
     async def __del__(self) -> None:
         await self._service.stop()
 
+    async def _start(self, settings: Settings) -> None:
+        from serve_app.cluster.founding import store_there
 
-def hot_shard(args: Mapping[str, str], number: int = 0, gpus: float = 1.0) -> serve.Application:
-    """As the other builders of the cluster profile: `args` are those of `Place`, whose file has the `[hot]` section."""
-    deployed = serve.deployment(
-        name=hot_shard_deployment(number)[0],
-        ray_actor_options={"num_cpus": 0, "num_gpus": gpus},
-        num_replicas=1,
-        max_ongoing_requests=ONGOING_MAX,
-        max_queued_requests=QUEUED_MAX,
-        graceful_shutdown_timeout_s=STOP_S,
-    )
-    application: serve.Application = deployed(HotShardReplica).bind(Place.of(args))
-    return application
+        await store_there(settings, STORE_S)
+        ends = time.monotonic() + STORE_S
+        while True:
+            try:
+                return await self._service.start()
+            except StoreUnavailable:  # there are no tables yet
+                if time.monotonic() > ends:
+                    raise
+            await asyncio.sleep(LOOK_S)
+
+
+def _settings(place: Place) -> Settings:
+    """Those of the cluster's file, without its models, and with the vectors inside."""
+    from serve_app.memory.reranking import NONE, RerankOptions
+    from serve_app.models.summarise import CompressOptions
+
+    settings = place.settings("replica", own_name(place.hot))
+    hot = msgspec.structs.replace(settings.hot, placement="inside")
+    return msgspec.structs.replace(settings, hot=hot, rerank=RerankOptions(ranker=NONE), compress=CompressOptions())
+
+
+class NoQueues:
+    """`Queues` of a process that embeds nothing."""
+
+    def __init__(self, embedders: Sequence[Embedder]) -> None:
+        """Whatever the versions are."""
+
+    def query(
+        self, version: str, text: str, *, solo: bool = False, deadline: float | None = None
+    ) -> Future[EncodedQuery]:
+        return _refused()
+
+    def passages(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        return _refused()
+
+    def passages_counted(self, version: str, texts: Sequence[str]) -> Future[Encodings]:
+        return _refused()
+
+    def add(self, embedder: Embedder) -> None:
+        """It is not used either."""
+
+    def remove(self, version: str) -> None:
+        """There is nothing to end."""
+
+    def close(self) -> None:
+        """Nor here."""
+
+
+def _refused() -> Future[Any]:
+    refused: Future[Any] = Future()
+    refused.set_exception(EncoderUnavailable("a hot shard embeds nothing"))
+    return refused

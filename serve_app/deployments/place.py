@@ -39,6 +39,8 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a writer's application, the writer's name."""
     model: str = ""
     """Of a model's application, the section of the settings that says which; empty: its builder's first one."""
+    hot: str = "hot-0"
+    """Of a hot shard's application, the hot shard's name."""
 
     @classmethod
     def of(cls, args: Mapping[str, str]) -> Place:
@@ -53,7 +55,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         from serve_app.config import load_settings  # in the replica, not where the application is built
 
         folder = Path(self.data or tempfile.gettempdir()) / name
-        follow = Path(self.store) if role == "gateway" and self.store else None
+        follow = Path(self.store) if role != "writer" and self.store else None
         settings = load_settings(folder, Path(self.config) if self.config else None, role, follow)
         if settings.store.files_uri or not self.store:
             return settings

@@ -209,9 +209,7 @@ class ServeHotShards:
         self._open_handle = open_handle
         self._hot_shards: dict[int, Standing[HotShardUnavailable]] = {}
 
-    async def products(
-        self, number: int, shard: int, owner: str, version: str, query: Vectors
-    ) -> HotProducts | None:
+    async def products(self, number: int, shard: int, owner: str, version: str, query: Vectors) -> HotProducts | None:
         found: HotProducts | None = await self._of(number).answer(
             lambda remote: remote.products.remote(shard, owner, version, query)
         )

@@ -16,11 +16,13 @@ from ray.serve.schema import ServeDeploySchema
 from serve_app.deployments import cluster
 from serve_app.deployments.declared import declared
 from serve_app.deployments.place import Place
-from serve_app.deployments.ways import CONTROL, writer_deployment
+from serve_app.deployments.ways import CONTROL, hot_shard_deployment, writer_deployment
 from serve_app.errors import InvalidRequest
 from tests.deployments.served import ROOT
 
 SERVE_YAML, SETTINGS = ROOT / "deploy" / "serve.yaml", ROOT / "deploy" / "memstrata.toml"
+FILES = {one.name: yaml.safe_load(one.read_text()) for one in (SERVE_YAML, SERVE_YAML.with_name("serve-gpu.yaml"))}
+either = pytest.mark.parametrize("document", FILES.values(), ids=FILES)
 
 
 @pytest.fixture
@@ -28,6 +30,7 @@ def document() -> dict[str, Any]:
     return yaml.safe_load(SERVE_YAML.read_text())
 
 
+@either
 def test_serve_accepts_it_and_knows_every_word(document: dict[str, Any]) -> None:
     read = ServeDeploySchema.model_validate(document)
     known = read.model_dump()
@@ -38,6 +41,7 @@ def test_serve_accepts_it_and_knows_every_word(document: dict[str, Any]) -> None
             assert set(ours) <= set(theirs)
 
 
+@either
 def test_each_import_path_builds_the_deployments_that_are_named(document: dict[str, Any]) -> None:
     for application in document["applications"]:
         module, _, builder = application["import_path"].partition(":")
@@ -57,6 +61,12 @@ def test_gateways_ask_for_the_names_that_it_has(document: dict[str, Any]) -> Non
         writer_deployment("writer-1"),
         ("Gateway", "memstrata"),
     }
+
+
+def test_hot_shards_have_the_names_that_gateways_ask_for() -> None:
+    own = [one for one in FILES["serve-gpu.yaml"]["applications"] if one not in FILES["serve.yaml"]["applications"]]
+    named = [(one["deployments"][0]["name"], one["name"]) for one in own]
+    assert named == [hot_shard_deployment(one["args"]["hot"]) for one in own] == [("HotShard-0", "memstrata-hot-0")]
 
 
 def test_an_option_is_no_new_version_of_an_application_and_an_argument_is(document: dict[str, Any]) -> None:

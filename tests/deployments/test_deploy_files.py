@@ -31,7 +31,7 @@ def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
-SERVE = read(DEPLOY / "serve.yaml")
+SERVE, WITH_GPU = read(DEPLOY / "serve.yaml"), read(DEPLOY / "serve-gpu.yaml")
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kuberay.yaml").read_text()))
 SERVICE = MANIFESTS[-1]
 CLUSTER = SERVICE["spec"]["rayClusterConfig"]
@@ -41,7 +41,7 @@ DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 
 def asked_for() -> Iterator[tuple[str, dict[str, float]]]:
     """What a replica of each deployment has to find on one node."""
-    for application in SERVE["applications"]:
+    for application in WITH_GPU["applications"]:
         for deployment in application["deployments"]:
             options = deployment.get("ray_actor_options", {})
             wanted = {"CPU": options.get("num_cpus", 0), "GPU": options.get("num_gpus", 0)}
@@ -196,6 +196,16 @@ def test_the_service_has_the_form_that_kuberay_reads() -> None:
         "PodDisruptionBudget",
         "RayService",
     ]
+
+
+def test_with_gpus_it_is_the_same_and_hot_shards() -> None:
+    assert {**WITH_GPU, "applications": []} == {**SERVE, "applications": []}
+    own = [one for one in WITH_GPU["applications"] if one not in SERVE["applications"]]
+    assert [one for one in WITH_GPU["applications"] if one not in own] == SERVE["applications"]
+    assert [one["name"] for one in own] == ["memstrata-hot-0"]
+    said = re.findall(r"#     (\S.*)", (DEPLOY / "serve-gpu.yaml").read_text())
+    hot = msgspec.convert(tomllib.loads("\n".join(said)), Settings).hot
+    assert (hot.placement, hot.shards) == ("deployment", len(own))
 
 
 def test_it_serves_what_serve_yaml_says_with_the_settings_and_environment_of_the_others() -> None:
