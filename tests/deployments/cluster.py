@@ -23,7 +23,7 @@ from obstore.store import S3Store
 
 from tests.deployments.served import ROOT, free_port, wait_until
 
-SERVE_YAML = ROOT / "deploy" / "serve.yaml"
+SERVE_YAML, GPU_YAML = ROOT / "deploy" / "serve.yaml", ROOT / "deploy" / "serve-gpu.yaml"
 MARK = "MEMSTRATA_CLUSTER_MARK"
 START_S = 600.0
 BUCKET = "memory"
@@ -58,6 +58,15 @@ model = "off"
 poll_s = 0.2
 """
 
+HOT = """
+[hot]
+device = "host"
+memory_mib = 1
+placement = "deployment"
+shards = {hot_shards}
+wait_s = 2.0
+"""
+
 
 class Replica(NamedTuple):
     application: str
@@ -70,7 +79,8 @@ class Replica(NamedTuple):
 
 class ServedCluster:
     """Starts in `__init__`; `ready` waits for the first good answer. `nodes` have names and resources: Control is put
-    where there is `head`, gateways and writers where there are `gateways` and `writers`. The first node is the head.
+    where there is `head`, gateways and writers where there are `gateways` and `writers`, hot shards with Control. The
+    first node is the head.
     """
 
     def __init__(
@@ -81,10 +91,11 @@ class ServedCluster:
         writers: int = 2,
         shards: int = 4,
         placement: str = "inside",
+        hot_shards: int = 0,
         nodes: Mapping[str, Mapping[str, int]] = NODES,
     ) -> None:
         self.folder, self.port, self._dashboard, self._s3 = folder, free_port(), free_port(), free_port()
-        self._shards, self._placement = shards, placement
+        self._shards, self._placement, self._hot_shards = shards, placement, hot_shards
         self._mark = f"{self.port}-{os.getpid()}"
         own = {"HOME": str(folder), "PYTHONPATH": str(ROOT), MARK: self._mark, "OMP_NUM_THREADS": "1"}
         self._environment = os.environ | own
@@ -147,6 +158,10 @@ class ServedCluster:
                 "args": {},
                 "deployments": [{"name": EMBEDDER.removeprefix("memstrata-")}],
             }
+        for number in range(self._hot_shards):
+            [one] = [one for one in yaml.safe_load(GPU_YAML.read_text())["applications"] if "-hot-" in one["name"]]
+            one = json.loads(json.dumps(one).replace("hot-0", f"hot-{number}").replace("Shard-0", f"Shard-{number}"))
+            by_name[one["name"]] = one
         for name, application in by_name.items():
             place = {"config": str(self.config), "data": str(self.folder / "d")}
             application["args"] |= place
@@ -215,7 +230,8 @@ class ServedCluster:
             process.wait(10)
 
     def _write_settings(self) -> None:
-        self.config.write_text(SETTINGS.format(shards=self._shards, s3=self._s3, placement=self._placement))
+        settings = SETTINGS.format(shards=self._shards, s3=self._s3, placement=self._placement)
+        self.config.write_text(settings + (HOT.format(hot_shards=self._hot_shards) if self._hot_shards else ""))
 
     def _run(self, words: Iterable[str], log: str, **streams: int) -> subprocess.Popen[bytes]:
         with (self.folder / log).open("wb") as out:

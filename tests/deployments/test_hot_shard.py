@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from ray.exceptions import ActorUnavailableError
@@ -15,6 +20,8 @@ from ray.serve.exceptions import BackPressureError
 from serve_app.deployments.ways import ServeHotShards
 from serve_app.errors import HotShardUnavailable, MemstrataError, NotFound, Overloaded
 from serve_app.ports import HotProducts
+from tests.deployments.cluster import ServedCluster
+from tests.deployments.served import wait_until
 
 FOUND = HotProducts(np.array([1, 2]), np.zeros(2, np.float32), 7)
 QUERY = np.zeros(3, np.float32)
@@ -135,3 +142,53 @@ def test_one_that_does_not_answer_is_refused_at_once_until_it_does() -> None:
                 await asyncio.sleep(0.05)
 
     run(work)
+
+
+def settled(condition: Callable[[], bool]) -> bool:
+    return wait_until(condition, 120)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_gateway_of_a_cluster_asks_its_hot_shard_and_needs_none() -> None:
+    with tempfile.TemporaryDirectory(prefix="d", ignore_cleanup_errors=True) as name:
+        nodes = {"head": {"head": 100, "gateways": 100, "writers": 100}}
+        served = ServedCluster(Path(name), gateways=1, writers=1, shards=2, hot_shards=1, nodes=nodes)
+        try:
+            asked_of_a_cluster(served.ready())
+        finally:
+            served.end()
+
+
+def asked_of_a_cluster(served: ServedCluster) -> None:
+    client = httpx.Client(
+        base_url=served.url, headers={"Authorization": f"Bearer {served.key}"}, trust_env=False, timeout=30
+    )
+
+    def found() -> list[tuple[str, float]]:
+        asked = {"user_id": "ada", "query": "river number", "mode": "dense", "k": 20, "min_receipt": receipt}
+        answer = client.post("/v1/search", json=asked)
+        assert answer.status_code == 200, answer.text
+        return [(one["id"], one["score"]) for one in answer.json()["results"]]
+
+    def figure(outcome: str) -> float:
+        return float(client.get("/metrics").text.split(f"\nmemstrata_hot_shard_{outcome} ")[1].split()[0])
+
+    def more(outcome: str) -> bool:
+        """Whether one more search has this outcome, and finds what the ones before it found."""
+        before = figure(outcome)
+        assert found() == first
+        return figure(outcome) > before
+
+    turns = [{"id": str(n), "role": "user", "content": f"river lamp number {n}"} for n in range(40)]
+    answer = client.post("/v1/sessions/s/turns", json={"user_id": "ada", "turns": turns, "wait": "indexed"})
+    assert answer.status_code == 201, answer.text
+    receipt = answer.json()["receipt"]
+    assert settled(lambda: len(found()) == 20)
+    first = found()
+    assert settled(lambda: more("given")), served.told()
+    [hot] = served.replicas("HotShard-0")
+    os.kill(hot.process, signal.SIGKILL)
+    assert settled(lambda: more("failed") or more("left_alone") or more("late"))
+    assert settled(lambda: more("given")), served.told()
+    assert [one.replica for one in served.replicas("HotShard-0") if one.state == "RUNNING"] != [hot.replica]
