@@ -116,6 +116,7 @@ from serve_app.write.indexer import Indexer
 from serve_app.write.lifecycle import Demote
 from serve_app.write.rescan import Rescan
 from serve_app.write.shard import Shard
+from serve_app.write.shown import Shown
 
 WARM_UP = "warm up"
 """The text that is embedded first: the encoder loads its weights for it, while the service answers already."""
@@ -334,6 +335,7 @@ class Service:
             Understanding(policies, self._expander),
             Relevance(encoding, rerankers.model, self._pools.memory),
             layouts,
+            self._open_shown(),
             self._hot_shards,
         )
         self._hot_reads = HotReads([writer.shard for writer in self._writers], self._pools.stores)
@@ -396,6 +398,12 @@ class Service:
             read_only=settings.role == "replica",
             forwarding=self._open_forwarding(identity.shards, operator, metrics),
         )
+
+    def _open_shown(self) -> Shown:
+        """By those who follow the shards that are written here."""
+        ring = self._openers.ring if self._settings.role == "writer" else None
+        numbers = [writer.shard.number for writer in self._writers]
+        return Shown({} if ring is None else {one: ring(one) for one in numbers}, self._settings.follow.stale_s)
 
     def _open_forwarding(self, shards: int, operator: Operator, metrics: Metrics) -> Forwarding | None:
         """In a gateway."""

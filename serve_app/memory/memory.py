@@ -84,6 +84,7 @@ from serve_app.write.indexer import Indexer
 from serve_app.write.operations import AppendTurns, DeleteSession, DeleteTurn, EditTurn, NewTurn
 from serve_app.write.redaction import repeats
 from serve_app.write.shard import Shard
+from serve_app.write.shown import Shown
 
 T = TypeVar("T")
 Positive = Annotated[float, Meta(gt=0, le=60)]
@@ -141,9 +142,12 @@ class Memory:
         understanding: Understanding,
         relevance: Relevance,
         layouts: Layouts,
+        shown: Shown,
         hot_shards: HotShards | None = None,
     ) -> None:
-        """`user_turns`: how many turns one user may hold; None: no bound. `hot_shards`: asked beside what is here."""
+        """`user_turns`: how many turns one user may hold; None: no bound. `shown`: by whoever follows the shards.
+        `hot_shards`: asked beside what is here.
+        """
         self._writers = writers
         self._indexer = indexer
         self._refresher = refresher
@@ -160,6 +164,7 @@ class Memory:
         self._understanding = understanding
         self._redacting = Redacting(policies, pools.memory)
         self._layouts = layouts
+        self._shown = shown
         self._hot_shards = hot_shards
         self._histories = Histories()
 
@@ -198,17 +203,17 @@ class Memory:
         self, owner: Owner, session: str, turn_id: str, content: str | None, metadata: dict[str, Any] | None
     ) -> tuple[Turn, Receipt]:
         content, metadata = await self._redacting.edit(owner.tenant, content, metadata)
-        return await self._write(self._writer(owner), EditTurn(owner.key, session, turn_id, content, metadata))
+        return await self._change(owner, EditTurn(owner.key, session, turn_id, content, metadata))
 
     async def delete_turn(self, owner: Owner, session: str, turn_id: str) -> tuple[int, Receipt]:
         return await self._delete(owner, DeleteTurn(owner.key, session, turn_id))
 
     async def delete_session(self, owner: Owner, session: str) -> tuple[int, Receipt]:
-        return await self._write(self._writer(owner), DeleteSession(owner.key, session))
+        return await self._change(owner, DeleteSession(owner.key, session))
 
     async def erase(self, owner: Owner) -> tuple[Erasure, Receipt]:
         """The user is gone for every reader when this returns; the files follow, see `erasure`."""
-        return await self._write(self._writer(owner), EraseUser(owner.key, owner.tenant))
+        return await self._change(owner, EraseUser(owner.key, owner.tenant))
 
     def erasure(self, tenant: str, user: str | None, erasure_id: str) -> tuple[Erasure, int]:
         """An erasure of this tenant, and its shard. With `user` only one of that user is found. Raises NotFound."""
@@ -235,8 +240,7 @@ class Memory:
         """
         life_s = ttl_seconds or self._policies.of(owner.tenant, TtlPolicy).life_of(entity_class or "")
         value = self._redacting.fact(owner.tenant, key, value)
-        operation = PutFact(owner.key, key, value, entity_class, life_s, expires_at)
-        return await self._write(self._writer(owner), operation)
+        return await self._change(owner, PutFact(owner.key, key, value, entity_class, life_s, expires_at))
 
     async def delete_fact(self, owner: Owner, key: str) -> tuple[int, Receipt]:
         return await self._delete(owner, DeleteFact(owner.key, key))
@@ -556,9 +560,22 @@ class Memory:
         except TimeoutError as error:
             raise StoreLate("the store did not take this in time; it may be stored all the same") from error
 
+    async def _change(self, owner: Owner, operation: Operation) -> tuple[Any, Receipt]:
+        """Write what takes something away that was shown; it is gone for every reader when this returns or raises
+        NotFound: who asks for the same again is told no sooner.
+        """
+        writer = self._writer(owner)
+        try:
+            outcome = await self._write(writer, operation)
+        except NotFound:
+            await self._shown.everywhere(writer.shard.number)
+            raise
+        await self._shown.everywhere(writer.shard.number)
+        return outcome
+
     async def _delete(self, owner: Owner, operation: Operation) -> tuple[int, Receipt]:
         """Raises NotFound where nothing was there, or nothing that had not expired."""
-        deleted, receipt = await self._write(self._writer(owner), operation)
+        deleted, receipt = await self._change(owner, operation)
         if not deleted:
             raise NotFound("it has expired")
         return deleted, receipt

@@ -1,12 +1,14 @@
 """A cluster in one process: a service for each shard, and gateways that pass on to them what they do not answer.
 
-The way between them is a function call that can be cut: a shard is gone, or answers are lost on their way back.
+The way between them is a function call that can be cut: a shard is gone, or answers are lost on their way back. Where
+they are `relayed`, writers hand new segments over, too, by a way that can be slow, or dead.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from serve_app.errors import ShardElsewhere, StoreUnavailable
 from serve_app.memory.hot_shards import HotShardCalls
 from serve_app.placement import shard_of
 from serve_app.stores.hot_indexes import HotOptions
+from serve_app.stores.relay import Segment, SegmentRing
 from tests.api.running import Running, hash_settings
 
 SHARDS = 2
@@ -61,11 +64,37 @@ class Direct:
         yield "memstrata_direct_asked", "Requests passed on.", len(self.asked)
 
 
+class RingWay:
+    """`SegmentRelay` of one gateway to all writers."""
+
+    def __init__(self, rings: dict[int, SegmentRing]) -> None:
+        self._rings = rings
+        self.slow_s = 0.0
+        self.dead = False
+
+    def of(self, shard: int) -> RingWay.Shard:
+        return RingWay.Shard(self, shard)
+
+    class Shard:
+        def __init__(self, way: RingWay, number: int) -> None:
+            self._way, self._number = way, number
+
+        def segments(self, after: int, wait_s: float, follower: str = "") -> Sequence[Segment]:
+            if self._way.dead:
+                raise StoreUnavailable("nobody answers")
+            found = self._way._rings[self._number].segments(after, wait_s, follower)
+            time.sleep(self._way.slow_s)
+            return found
+
+
 class Clustered:
     """`start` gives one more gateway; all end with `stop`."""
 
-    def __init__(self, folder: Path, shards: int = SHARDS, **sections: Any) -> None:
+    def __init__(self, folder: Path, shards: int = SHARDS, relayed: bool = False, **sections: Any) -> None:
         self.folder, self.shards, self._sections = folder, shards, sections
+        self._relayed = relayed
+        self.rings: dict[int, SegmentRing] = {}
+        self.ring_ways: list[RingWay] = []
         self.writers: dict[int, Running] = {}
         self.gateways: list[Running] = []
         self.ways: list[Direct] = []
@@ -74,13 +103,17 @@ class Clustered:
             self.start_writer(number)
 
     def start_writer(self, number: int) -> Running:
-        one = self.writers[number] = Running(self._settings(f"shard-{number}"), only=[number])
+        self.rings[number] = SegmentRing()
+        ring = self.rings.__getitem__ if self._relayed else None
+        one = self.writers[number] = Running(self._settings(f"shard-{number}"), only=[number], ring=ring)
         return one
 
     def start(self, hot_shards: HotShardCalls | None = None, **sections: Any) -> Running:
-        way = Direct(self.writers)
+        way, ring_way = Direct(self.writers), RingWay(self.rings)
         settings = self._settings(f"gateway-{len(self.gateways)}", role="gateway", **sections)
-        gateway = Running(settings, upstream=way, hot_shards=hot_shards)
+        relay = ring_way.of if self._relayed else None
+        gateway = Running(settings, upstream=way, relay=relay, hot_shards=hot_shards)
+        self.ring_ways.append(ring_way)
         self.gateways.append(gateway)
         self.ways.append(way)
         return gateway

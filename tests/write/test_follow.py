@@ -192,6 +192,30 @@ def test_where_the_store_does_not_answer_it_goes_on_from_what_it_has_and_says_so
     wait_until(lambda: one.follower.trouble is None)
 
 
+def test_what_was_read_before_the_store_failed_is_shown(store: OneShard, follow: Callable[..., Followed]) -> None:
+    class Nodding(Asleep):
+        """Once awake it reads two segments, and fails once at the third."""
+
+        def read(self, name: str) -> bytes:
+            data = super().read(name)
+            self.reads += 1
+            if self.reads == 3:
+                raise StoreUnavailable("it nodded")
+            return data
+
+        reads = -1000
+
+    nodding = Nodding()
+    one = follow(segments=nodding.over)
+    nodding.now = True
+    for number in range(4):
+        store.say(ANN, "s", f"turn {number}")
+    nodding.reads, nodding.now = 0, False
+    caught_up(one, store)
+    assert nodding.reads > 3
+    assert one.contents(ANN, "s") == [f"turn {number}" for number in range(4)]
+
+
 def test_a_new_owner_is_followed(store: OneShard, follow: Callable[..., Followed]) -> None:
     store.say(ANN, "s", "by the old one")
     one = follow()

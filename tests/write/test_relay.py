@@ -28,9 +28,11 @@ class Way:
         self.ring = ring
         self.state = ""
         self.asked = 0
+        self.told: Callable[[int], None] = lambda after: None
 
     def segments(self, after: int, wait_s: float, follower: str = "") -> Sequence[Segment]:
         self.asked += 1
+        self.told(after)
         if self.state == "dead":
             raise StoreUnavailable("nobody answers")
         if self.state == "defect":
@@ -220,3 +222,20 @@ def test_a_shard_that_is_taken_over_can_be_relayed_from_its_fence_on() -> None:
     assert fence.number == 3
     add(log, b"two")
     assert [one.number for one in ring.segments(2, 0)] == [3, 4]
+
+
+def test_who_asks_shows_all_up_to_what_it_asks_for(world: World) -> None:
+    """So that a writer does not take what was merely fetched for what is shown."""
+    one = world.follow(FollowOptions(poll_s=60, look_s=60, stale_s=1))
+    asked: list[tuple[int, int]] = []
+    world.way.told = lambda after: asked.append((after, one.shard.applied_seq))
+    applied_at: dict[int, int] = {}
+    for number in range(30):
+        world.store.say(ANN, "s", f"turn {number}")
+        applied_at[world.ring.newest] = world.store.shard.applied_seq
+    wait_until(lambda: asked[-1][0] == world.ring.newest)
+    assert all(applied >= applied_at.get(after, 0) for after, applied in asked)
+    wait_until(lambda: world.ring.readers.all_at(world.ring.newest))
+    world.way.state = "behind"
+    world.store.say(ANN, "s", "not heard of yet")
+    assert not world.ring.readers.all_at(world.ring.newest)
