@@ -34,6 +34,11 @@ class Readers:
         self._readers: OrderedDict[str, _Reader] = OrderedDict()
         """By name, those that have asked last at the end."""
 
+    def begin(self) -> None:
+        """From now on the writer owns the shard: who followed the one before has yet to ask."""
+        with self._lock:
+            self._began = self._clock()
+
     def came(self, name: str, number: int) -> None:
         """This one asks: it shows all up to this segment, or more, where a later question has overtaken this one."""
         with self._lock:

@@ -72,6 +72,8 @@ class SegmentRing:
 
     def put(self, number: int, data: bytes) -> None:
         with self._changed:
+            if not self.newest:
+                self.readers.begin()
             if self._held and number != next(reversed(self._held)) + 1:
                 self._forget()
             self._held[number], self.newest = data, number

@@ -57,6 +57,8 @@ def test_at_first_nobody_knows_who_will_ask() -> None:
     clock.now += GONE_S + 0.1
     readers.came("one", 9)
     assert readers.all_at(9)
+    readers.begin()
+    assert not readers.all_at(9)
 
 
 def test_no_more_are_known_than_have_room() -> None:
