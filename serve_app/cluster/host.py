@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,14 @@ import msgspec
 from serve_app.asgi import Answered, Asked
 from serve_app.cluster.held import HeldBounds, HeldShard, ShardService
 from serve_app.cluster.leases import held_by
-from serve_app.cluster.messages import Beat, ControlCalls, Leases
+from serve_app.cluster.messages import Beat, ControlCalls, Leases, Wanted
+from serve_app.cluster.rings import Rings
 from serve_app.cluster.sharing import Shared
 from serve_app.cluster.watch import LeaseWatch
 from serve_app.config import Settings
 from serve_app.errors import Conflict, MemstrataError, ShardElsewhere
 from serve_app.service import Service
+from serve_app.stores.relay import Segment
 
 __all__ = ["Host", "HostBounds"]
 
@@ -69,6 +71,7 @@ class Host:
         self._shared = Shared(self._settings, **injected)
         self._watch = LeaseWatch(control)
         self._watch.tell(self._beat_now)
+        self._rings = Rings()
         self._held: dict[int, HeldShard] = {}
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._rests: dict[int, float] = {}
@@ -91,6 +94,10 @@ class Host:
         if held is None:
             raise ShardElsewhere(f"shard {shard} is not held by {self.name}")
         return await held.ask(asked, within_s)
+
+    async def segments(self, wanted: Mapping[int, Wanted], wait_s: float) -> dict[int, list[Segment] | None]:
+        """See `WriterCalls.segments`."""
+        return await self._rings.segments(wanted, wait_s)
 
     async def stop(self) -> None:
         """Let go of the shards one and all, wait (within bounds) until Control knows, and close."""
@@ -169,6 +176,7 @@ class Host:
         except Exception:  # noqa: BLE001 - a defect, or a store that fails while it is closed: the others go on
             _log.exception("shard %d has not been closed in order", held.number)
         finally:
+            self._rings.closed(held.number)
             del self._held[held.number], self._lives[held.number]
             if held.fenced:
                 self._rests[held.number] = asyncio.get_running_loop().time() + self._bounds.rest_s
@@ -177,7 +185,12 @@ class Host:
     def _composing(self, number: int) -> Callable[[], ShardService]:
         data = str(Path(self._settings.data) / f"shard-{number}")
         settings = msgspec.structs.replace(self._settings, data=data)
-        return lambda: Service(settings, only=[number], **self._shared.injected())
+
+        def composed() -> ShardService:
+            ring = self._rings.opened(number)
+            return Service(settings, only=[number], ring=lambda _: ring, **self._shared.injected())
+
+        return composed
 
     def _note_left(self, said: Beat, leases: Leases) -> None:
         """Once Control has heard that nothing is open here, and gives nothing more."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from serve_app.cluster.messages import Leases
 
-__all__ = ["NOBODY", "Writer", "assigned", "held_by"]
+__all__ = ["NOBODY", "Writer", "assigned", "held_by", "writer_of"]
 
 NOBODY = ""
 
@@ -35,6 +35,11 @@ def assigned(leases: Leases, alive: Mapping[str, Writer], shards: int) -> Leases
     goal = _balanced(now, takers) if takers else [name if name not in alive else NOBODY for name in now]
     wanted = tuple(_step(shard, now[shard], goal[shard], alive) for shard in range(shards))
     return leases if wanted == leases.writers else Leases(leases.revision + 1, wanted)
+
+
+def writer_of(leases: Leases, shard: int) -> str:
+    """NOBODY where it has none at the moment."""
+    return leases.writers[shard] if shard < len(leases.writers) else NOBODY
 
 
 def held_by(leases: Leases, writer: str) -> frozenset[int]:

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from serve_app.asgi import Answered, Asked
+from serve_app.stores.relay import Segment
 
-__all__ = ["Beat", "ControlCalls", "Leases", "WriterCalls"]
+__all__ = ["Beat", "ControlCalls", "Leases", "Wanted", "WriterCalls"]
 
 
 class Leases(msgspec.Struct, frozen=True):
@@ -34,6 +36,14 @@ class Beat(msgspec.Struct, frozen=True):
     """Those that are open here."""
     leaving: bool = False
     """Whether it is about to end, and its shards are to go elsewhere."""
+
+
+class Wanted(NamedTuple):
+    """What a follower of a shard wants to have: the segments after this number, all up to which it shows."""
+
+    follower: str
+    """Its name."""
+    after: int
 
 
 class ControlCalls(Protocol):
@@ -59,5 +69,15 @@ class WriterCalls(Protocol):
 
         Raises ShardElsewhere where it surely has done nothing (the shard is not open there, or nobody is there to be
         asked), StoreUnavailable where nobody knows (it was lost, or did not answer in time).
+        """
+        ...
+
+    async def segments(
+        self, writer: str, wanted: Mapping[int, Wanted], wait_s: float
+    ) -> dict[int, list[Segment] | None]:
+        """By shard, what the writer has made since; waits so long for the first of it, of any shard.
+
+        None where it does not hold what is wanted. What is left out is to be asked for again. Raises ShardElsewhere
+        where nobody is there, StoreUnavailable where there is no answer, Overloaded.
         """
         ...

@@ -17,7 +17,7 @@ import msgspec
 
 from serve_app.asgi import Answered, Asked
 from serve_app.cluster.lease_file import LeaseFile
-from serve_app.cluster.leases import NOBODY
+from serve_app.cluster.leases import NOBODY, writer_of
 from serve_app.cluster.messages import ControlCalls, Leases, WriterCalls
 from serve_app.cluster.watch import LeaseWatch
 from serve_app.errors import Overloaded, ShardElsewhere, StorageTrouble, StoreUnavailable
@@ -39,10 +39,6 @@ class UpstreamBounds(msgspec.Struct, frozen=True):
     pause_s_max: float = 0.5
     moved_s: float = 1.0
     """For the answer of a writer that has lost the shard meanwhile; then what may be repeated is, elsewhere."""
-
-
-def _writer(leases: Leases, shard: int) -> str:
-    return leases.writers[shard] if shard < len(leases.writers) else NOBODY
 
 
 class Upstream:
@@ -115,7 +111,7 @@ class Upstream:
             self._again += 1
 
     async def _asked_once(self, leases: Leases, shard: int, asked: Asked, until: float, repeatable: bool) -> Answered:
-        writer = _writer(leases, shard)
+        writer = writer_of(leases, shard)
         left_s = until - self._clock()
         if writer == NOBODY or left_s <= 0:
             raise ShardElsewhere(f"shard {shard} has no writer at the moment")
@@ -138,7 +134,7 @@ class Upstream:
             moved.cancel()
 
     async def _moved(self, writer: str, shard: int) -> None:
-        while _writer(self._watch.newest, shard) == writer:
+        while writer_of(self._watch.newest, shard) == writer:
             await self._watch.news(self._watch.newest.revision, LOOK_S)
 
     @contextmanager

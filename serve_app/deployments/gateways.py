@@ -18,6 +18,7 @@ STORE_S = 60.0
 def compose_gateway(place: Place, **parts: Any) -> AsgiService:
     """To be called on the loop that the service will run on. Raises InvalidRequest."""
     from serve_app.cluster.lease_file import LeaseFile  # in the replica, not where the application is built
+    from serve_app.cluster.relays import Relays
     from serve_app.cluster.upstream import Upstream
     from serve_app.deployments.beside import DECLARED
     from serve_app.service import Service
@@ -26,16 +27,19 @@ def compose_gateway(place: Place, **parts: Any) -> AsgiService:
     parts |= DECLARED.parts(placed_apart(settings))
     writers = ServeWriters()
     upstream = Upstream(ServeControl(), writers, LeaseFile(settings.files))
+    relays = Relays(lambda: upstream.leases, writers)
     hot_shards = ServeHotShards() if settings.hot.placement == "deployment" else None
-    service = Service(settings, upstream=upstream, hot_shards=hot_shards, **parts)
-    return _Waiting(service, settings, [one for one in (writers, hot_shards) if one is not None])
+    service = Service(settings, upstream=upstream, relay=relays.of, hot_shards=hot_shards, **parts)
+    return _Waiting(service, settings, relays, [one for one in (writers, hot_shards) if one is not None])
 
 
 class _Waiting:
     """A service of a store that Control may still be making."""
 
-    def __init__(self, service: AsgiService, settings: Any, ways: Sequence[ServeWriters | ServeHotShards]) -> None:
-        self._service, self._settings, self._ways = service, settings, ways
+    def __init__(
+        self, service: AsgiService, settings: Any, relays: Any, ways: Sequence[ServeWriters | ServeHotShards]
+    ) -> None:
+        self._service, self._settings, self._relays, self._ways = service, settings, relays, ways
 
     async def start(self) -> None:
         from serve_app.cluster.founding import store_there
@@ -50,6 +54,7 @@ class _Waiting:
         return self._service.refusal(path)
 
     async def stop(self) -> None:
+        self._relays.close()  # first: so no follower waits for a writer while the service ends
         await self._service.stop()
         for way in self._ways:
             way.close()

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ray import serve
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from serve_app.asgi import Answered, Asked
-from serve_app.cluster.messages import Beat, Leases
+from serve_app.cluster.messages import Beat, Leases, Wanted
 from serve_app.deployments.standing import Standing
 from serve_app.errors import HotShardUnavailable, MemstrataError, Overloaded, ShardElsewhere, StoreUnavailable
 from serve_app.ports import HotProducts, Vectors
+from serve_app.stores.relay import Segment
 
 __all__ = [
     "CONTROL",
@@ -35,6 +36,8 @@ __all__ = [
     "opened",
     "writer_deployment",
 ]
+
+T = TypeVar("T")
 
 OpenHandle = Callable[[str, str], Any]
 """By the names of a deployment and its application; blocks."""
@@ -53,6 +56,9 @@ AGAIN_S = 0.05
 
 THERE_S = 1.0
 """How long a request waits for a writer that is not there before it is sent back."""
+
+SEGMENTS_S = 1.0
+"""What a question for segments may take beyond the time that the writer is to hold it."""
 
 SETTLE_S = 1.0
 """What is under way has so long to end by itself once the writer is gone: one that leaves in order still answers."""
@@ -94,6 +100,11 @@ class ServeWriters:
     async def ask(self, writer: str, shard: int, asked: Asked, within_s: float) -> Answered:
         return await self._of(writer).ask(shard, asked, within_s)
 
+    async def segments(
+        self, writer: str, wanted: Mapping[int, Wanted], wait_s: float
+    ) -> dict[int, list[Segment] | None]:
+        return await self._of(writer).segments(wanted, wait_s)
+
     def close(self) -> None:
         while self._writers:
             self._writers.popitem()[1].close()
@@ -125,8 +136,21 @@ class _Writer:
         left_s = ends - time.monotonic()
         if not self._there.is_set() or left_s <= 0:
             raise ShardElsewhere(f"{self._name} is not there")
+        answer: Answered = await self._called(self._handle.ask.remote(shard, asked, left_s), left_s)
+        return answer
+
+    async def segments(self, wanted: Mapping[int, Wanted], wait_s: float) -> dict[int, list[Segment] | None]:
+        if not self._there.is_set():
+            raise ShardElsewhere(f"{self._name} is not there")
+        found: dict[int, list[Segment] | None] = await self._called(
+            self._handle.segments.remote(dict(wanted), wait_s), wait_s + SEGMENTS_S
+        )
+        return found
+
+    async def _called(self, response: Any, left_s: float) -> Any:
+        """What the writer answers to the call that this is the response of."""
         lost = self._lost
-        call = asyncio.ensure_future(self._handle.ask.remote(shard, asked, left_s))
+        call = asyncio.ensure_future(response)
         try:
             await asyncio.wait({call, lost}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             if not call.done() and lost.done():
@@ -141,7 +165,7 @@ class _Writer:
         self._watching.cancel()
         self._gone()
 
-    def _answered(self, call: asyncio.Future[Answered]) -> Answered:
+    def _answered(self, call: asyncio.Future[T]) -> T:
         try:
             return call.result()
         except BackPressureError as error:

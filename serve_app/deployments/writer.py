@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from serve_app.asgi import Answered, Asked
+from serve_app.cluster.messages import Wanted
 from serve_app.deployments.place import Place, placed_apart
 from serve_app.deployments.ways import WATCH_S, ServeControl
+from serve_app.stores.relay import Segment
 
 
 class WriterReplica:
@@ -25,6 +28,9 @@ class WriterReplica:
         """Raises ShardElsewhere, StoreUnavailable."""
         await asyncio.wait({self._starting})  # one that could not start holds nothing, and says so
         return await self._host.ask(shard, asked, within_s)
+
+    async def segments(self, wanted: Mapping[int, Wanted], wait_s: float) -> dict[int, list[Segment] | None]:
+        return await self._host.segments(wanted, wait_s)
 
     async def watch(self, hold_s: float) -> None:
         """A call that stands while this process lives."""

@@ -69,6 +69,16 @@ class SegmentRing:
         self._held: OrderedDict[int, bytes] = OrderedDict()
         self._bytes = 0
         self._changed = threading.Condition()
+        self._told: list[Callable[[], None]] = []
+
+    def tell(self, told: Callable[[], None]) -> None:
+        """Call this after each change, in the thread that makes it."""
+        with self._changed:
+            self._told.append(told)
+
+    def untell(self, told: Callable[[], None]) -> None:
+        with self._changed:
+            self._told.remove(told)
 
     def put(self, number: int, data: bytes) -> None:
         with self._changed:
@@ -81,12 +91,14 @@ class SegmentRing:
             while len(self._held) > 1 and (self._bytes > self._bytes_max or len(self._held) > RING_SEGMENTS):
                 self._bytes -= len(self._held.popitem(last=False)[1])
             self._changed.notify_all()
+        self._tell()
 
     def clear(self) -> None:
         """Nothing is relayed before something new has been made: it is not known what the newest segment is."""
         with self._changed:
             self._forget()
             self._changed.notify_all()
+        self._tell()
 
     def segments(self, after: int, wait_s: float, follower: str = "") -> Sequence[Segment]:
         """See `SegmentRelay`."""
@@ -102,6 +114,12 @@ class SegmentRing:
     def _forget(self) -> None:
         self._held.clear()
         self._bytes = 0
+
+    def _tell(self) -> None:
+        with self._changed:
+            told = list(self._told)
+        for one in told:
+            one()
 
 
 class RelayingSegments:

@@ -7,7 +7,7 @@ but its threads live on: a process that only the network has lost, which is wors
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,17 +15,22 @@ import msgspec
 
 from serve_app.api.auth import KeyFile
 from serve_app.asgi import Answered, Asked
+from serve_app.cluster.answering import answered
 from serve_app.cluster.control import Control, ControlBounds
 from serve_app.cluster.held import HeldBounds
 from serve_app.cluster.host import Host, HostBounds
 from serve_app.cluster.lease_file import LeaseFile
-from serve_app.cluster.messages import Beat, Leases
+from serve_app.cluster.messages import Beat, Leases, Wanted
+from serve_app.cluster.relays import Relays
 from serve_app.cluster.upstream import Upstream
 from serve_app.config import Settings, StoreOptions
 from serve_app.core import Owner
 from serve_app.errors import ShardElsewhere, StoreUnavailable
 from serve_app.placement import shard_of
+from serve_app.service import Service
 from serve_app.stores.documents_disk import DiskDocuments
+from serve_app.stores.relay import Segment
+from serve_app.write.follow import FollowOptions
 from tests.api.running import hash_settings, quoted
 
 T = TypeVar("T")
@@ -103,6 +108,23 @@ class ControlWay:
         return await self._cluster.ways.to(self._of, lambda: call(control))
 
 
+class Gateway:
+    """A service that follows the store, with ways of its own to Control and to the writers."""
+
+    def __init__(self, cluster: Cluster, name: str, follow: FollowOptions) -> None:
+        settings = cluster.settings(name, role="gateway", follow=follow)
+        upstream = Upstream(ControlWay(cluster, name), cluster, LeaseFile(settings.files))
+        self._relays = Relays(lambda: upstream.leases, cluster)
+        self.service = Service(settings, upstream=upstream, relay=self._relays.of, **cluster.injected)
+
+    async def start(self) -> None:
+        await self.service.start()
+
+    async def stop(self) -> None:
+        self._relays.close()
+        await self.service.stop()
+
+
 class Cluster:
     """`async with`: Control and the hosts are started, and everything is ended at the end, dropped hosts too."""
 
@@ -112,7 +134,12 @@ class Cluster:
         self.control: Control | None = None
         self.hosts: dict[str, Host] = {}
         self.dropped: list[Host] = []
+        self.gateways: list[Gateway] = []
+        self.mute: set[str] = set()
+        """Writers that answer no calls for new segments."""
         self.upstream = Upstream(ControlWay(self, "gateway"), self, LeaseFile(DiskDocuments(folder / "store")))
+        self.pulls = 0
+        """Calls for new segments."""
         self._started = 0
         self._said: list[str] = []
 
@@ -122,6 +149,8 @@ class Cluster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for gateway in self.gateways:
+            await gateway.stop()
         await self.upstream.stop()
         await self.stop_control()
         await self.ways.end()
@@ -131,9 +160,9 @@ class Cluster:
     def key(self) -> str:
         return (self.folder / "store" / "admin.key").read_text().strip()
 
-    def settings(self, name: str) -> Settings:
+    def settings(self, name: str, **sections: Any) -> Settings:
         store = StoreOptions(shards=self.shards, files_uri=str(self.folder / "store"))
-        return hash_settings(self.folder / name, store=store)
+        return hash_settings(self.folder / name, store=store, **sections)
 
     async def start_control(self) -> None:
         control = Control(self.settings("control"), QUICK, tell=self._said.append)
@@ -153,6 +182,13 @@ class Cluster:
                 name, settings, ControlWay(self, name), QUICK_HOST, QUICK_HELD, **self.injected
             )
             await host.start()
+
+    async def gateway(self, name: str, **follow: Any) -> Gateway:
+        """Started; `follow` are `FollowOptions`."""
+        one = Gateway(self, name, FollowOptions(**follow))
+        await one.start()
+        self.gateways.append(one)
+        return one
 
     async def remove(self, name: str) -> None:
         await self.hosts[name].stop()
@@ -197,6 +233,15 @@ class Cluster:
             raise StoreUnavailable("the answer was lost")
         return answer
 
+    async def segments(
+        self, writer: str, wanted: Mapping[int, Wanted], wait_s: float
+    ) -> dict[int, list[Segment] | None]:
+        self.pulls += 1
+        host = self.hosts.get(writer)
+        if host is None or writer in self.mute:
+            raise StoreUnavailable(f"{writer} does not answer")
+        return await self.ways.to(writer, lambda: host.segments(wanted, wait_s))
+
     # ---- a client
 
     def make_key(self) -> str:
@@ -210,12 +255,15 @@ class Cluster:
         self, user: str, method: str, path: str, body: Any = None, *, within_s: float = 30.0, again: bool = True
     ) -> Answered:
         """`again`: whether it may be done twice."""
+        asked = self.asked(method, path, body)
+        shard = shard_of(Owner("default", user), self.shards)
+        return await self.upstream.ask(shard, asked, within_s, repeatable=again)
+
+    def asked(self, method: str, path: str, body: Any = None) -> Asked:
         headers = ((b"authorization", f"Bearer {self.key}".encode()), (b"content-type", b"application/json"))
         text = b"" if body is None else msgspec.json.encode(body)
         path, _, query = path.partition("?")
-        asked = Asked(method, path.encode(), query.encode(), headers, text)
-        shard = shard_of(Owner("default", user), self.shards)
-        return await self.upstream.ask(shard, asked, within_s, repeatable=again)
+        return Asked(method, path.encode(), query.encode(), headers, text)
 
     async def append(self, user: str, session: str, turn: str, *, named: bool = True) -> Answered:
         """`named`: with an id, so that it may be sent twice and counts once."""
@@ -223,7 +271,10 @@ class Cluster:
         body = {"user_id": user, "turns": [said]}
         return await self.call(user, "POST", f"/v1/sessions/{quoted(session)}/turns", body, again=named)
 
-    async def turns(self, user: str, session: str) -> list[str]:
-        answer = await self.call(user, "GET", f"/v1/sessions/{quoted(session)}/turns?user_id={user}&limit=1000")
+    async def turns(self, user: str, session: str, gateway: Gateway | None = None) -> list[str]:
+        """As its writer shows them, or a gateway."""
+        path = f"/v1/sessions/{quoted(session)}/turns?user_id={user}&limit=1000"
+        asked = self.asked("GET", path)
+        answer = await (self.call(user, "GET", path) if gateway is None else answered(gateway.service, asked))
         assert answer.status == 200, answer.body
         return [turn["content"] for turn in msgspec.json.decode(answer.body)["turns"]]

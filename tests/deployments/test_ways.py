@@ -12,9 +12,10 @@ from ray.exceptions import ActorUnavailableError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
 from serve_app.asgi import Answered, Asked
-from serve_app.cluster.messages import Beat, Leases
+from serve_app.cluster.messages import Beat, Leases, Wanted
 from serve_app.deployments.ways import THERE_S, ServeControl, ServeWriters, writer_deployment
 from serve_app.errors import MemstrataError, Overloaded, ShardElsewhere, StoreUnavailable
+from serve_app.stores.relay import Segment
 
 ASKED = Asked("POST", b"/v1/x", b"", (), b"{}")
 DONE = Answered(200, (), b"{}")
@@ -66,6 +67,10 @@ class Replica:
         if self.refuses is not None:
             raise self.refuses
         return DONE
+
+    async def _segments(self, wanted: dict[int, Wanted], wait_s: float) -> dict[int, list[Segment] | None]:
+        await asyncio.sleep(self.takes_s)
+        return {shard: [Segment(one.after + 1, b"news")] for shard, one in wanted.items()}
 
     async def _beat(self, beat: Beat) -> Leases:
         return self.told
@@ -171,6 +176,31 @@ def test_what_a_writer_says_is_told_and_what_ray_says_translated(raised: Excepti
         replica.refuses = raised
         ways = writers(replica)
         await failed(ways, told)
+        ways.close()
+
+    run(work())
+
+
+def test_new_segments_are_asked_for_where_the_writer_is_there_and_nobody_waits_for_one_that_is_not() -> None:
+    async def work() -> None:
+        replica = Replica()
+        ways = writers(replica)
+        wanted = {4: Wanted("me", 7)}
+        with pytest.raises(ShardElsewhere):
+            await ways.segments("writer-0", wanted, 0.1)
+        await ways.ask("writer-0", 0, ASKED, 5.0)
+        assert await ways.segments("writer-0", wanted, 0.1) == {4: [Segment(8, b"news")]}
+        replica.takes_s = 10.0
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await ways.segments("writer-0", wanted, 0.1)
+        assert time.monotonic() - began < 5
+        under_way = asyncio.create_task(ways.segments("writer-0", wanted, 8.0))
+        await asyncio.sleep(0.05)
+        replica.die()
+        with pytest.raises(StoreUnavailable):
+            await under_way
+        assert time.monotonic() - began < 8
         ways.close()
 
     run(work())
