@@ -77,6 +77,8 @@ class Follower:
         self._table = table
         self._options = options
         self._version = 0
+        self._half_read = False
+        """Whether the log's position is ahead of the shard: what came in between could not be taken."""
         self._looked_at = self._judged_at = float("-inf")
         self._sure_at = float("-inf")
         """When the round began that last heard of the store itself that the log ends here."""
@@ -150,7 +152,9 @@ class Follower:
         """Take what is new, and now and then look at the table; whether more waits in the log."""
         began = time.monotonic()
         more = False
-        if self._store_log.holed:
+        if self._half_read:
+            self._judge(restart=True)
+        elif self._store_log.holed:
             if began - self._judged_at >= JUDGE_AGAIN_S:
                 self._judge(restart=False)
         elif self.shard.tail_length() > TAIL_RECORDS_MAX:
@@ -175,7 +179,9 @@ class Follower:
 
     def _read_on(self) -> bool:
         progress = self._store_log.read_on()
+        self._half_read = True
         self._take(_records(progress.entries))
+        self._half_read = False
         if progress.where in ("stuck", "displaced"):
             self._judge(restart=progress.where == "displaced")
         return progress.where == "more"
@@ -208,6 +214,7 @@ class Follower:
     def _judge(self, restart: bool) -> None:
         """Read table and log as a whole. What was read before stays where it is known to stand there still."""
         self._judged_at, self._version = time.monotonic(), 0
+        self._half_read = True
         for _ in range(HOLE_LOOKS):
             self._table.refresh()
             folded_seq = self._table.folded_seq()
@@ -217,11 +224,12 @@ class Follower:
         if restart or folded_seq > self.shard.applied_seq:
             self.shard.restart(records, folded_seq)
             self._taken(records)
-            return
-        applied_seq = self.shard.applied_seq
-        self._take([record for record in records if record.seq > applied_seq])
-        if folded_seq > self.shard.folded_seq:
-            self.shard.folded(folded_seq)
+        else:
+            applied_seq = self.shard.applied_seq
+            self._take([record for record in records if record.seq > applied_seq])
+            if folded_seq > self.shard.folded_seq:
+                self.shard.folded(folded_seq)
+        self._half_read = False
 
     def _take(self, records: Sequence[Record]) -> None:
         if records:

@@ -13,9 +13,10 @@ import pytest
 
 from serve_app.errors import ReadOnlyReplica, StoreUnavailable
 from serve_app.ports import WatchedSegments
+from serve_app.stores.segment import Entry
 from serve_app.write.erasing import EraseUser
 from serve_app.write.facts import PutFact
-from serve_app.write.follow import FollowOptions
+from serve_app.write.follow import RETRY_S, FollowOptions
 from serve_app.write.operations import DeleteSession, DeleteTurn, EditTurn
 from tests.write.followers import Followed
 from tests.write.shards import ANN, BOB, CAT, OneShard, told, wait_until
@@ -345,3 +346,18 @@ def test_reading_goes_on_while_the_writer_folds_purges_and_drops(
         reader.join()
     assert wrong == []
     assert one.contents(ANN, "s") == [f"turn {n}" for n in range(60)]
+
+
+def test_what_it_does_not_know_is_not_passed_over(store: OneShard, follow: Callable[..., Followed]) -> None:
+    """A record of a later release: nothing behind it is shown as if it were not there, and the follower says so."""
+    store.say(ANN, "s", "before")
+    one = follow()
+    caught_up(one, store)
+    unknown = store.shard.log.next_seq
+    store.shard.log.append([Entry(unknown, b"\x81\xa4type\xa7unknown")])
+    store.say(ANN, "s", "behind it")
+    wait_until(lambda: one.follower.trouble is not None)
+    time.sleep(2.5 * RETRY_S)  # two further rounds
+    assert one.shard.applied_seq < unknown
+    assert one.contents(ANN, "s") == ["before"]
+    assert one.shard.doubts
