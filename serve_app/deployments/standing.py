@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
+from ray.exceptions import RayError
+
 from serve_app.errors import MemstrataError, Overloaded
 
 __all__ = ["CALLS_MAX", "CALL_S", "Remote", "Standing"]
@@ -135,8 +137,8 @@ class Standing(Generic[E]):
                     self._handle = self._open_handle()
                 return await call(self._handle)
             except Exception as error:
-                cause = getattr(error, "cause", error)  # Ray wraps what was raised over there
-                if cause is not error and isinstance(cause, MemstrataError | TimeoutError):
+                cause = getattr(error, "cause", error)  # Ray wraps what was raised over there, or does not
+                if isinstance(cause, MemstrataError | TimeoutError) and not isinstance(cause, RayError):
                     raise _Said(cause) from None
                 if not left:
                     raise self.unavailable() from error

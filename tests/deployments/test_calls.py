@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -134,11 +135,11 @@ def test_a_gateway_takes_over_what_is_there_and_ends_strays(loop: asyncio.Abstra
 
 
 class Replicas:
-    """A deployment of several, which calls reach in turn; a dead one fails calls, a hung one keeps them."""
+    """A deployment of several, which calls of each method reach in turn; a dead one fails, a hung one keeps them."""
 
     def __init__(self, *states: str) -> None:
         self.one = Deployment(EncoderOptions(model="hash-16"))
-        self.states, self.calls = list(states), 0
+        self.states, self.calls = list(states), Counter[str]()
 
     def __getattr__(self, name: str) -> "Turned":
         return Turned(self, name)
@@ -146,11 +147,11 @@ class Replicas:
 
 class Turned:
     def __init__(self, replicas: Replicas, name: str) -> None:
-        self._replicas, self._method = replicas, Method(replicas.one, name)
+        self._replicas, self._name, self._method = replicas, name, Method(replicas.one, name)
 
     async def remote(self, *given: Any) -> Any:
-        state = self._replicas.states[self._replicas.calls % len(self._replicas.states)]
-        self._replicas.calls += 1
+        state = self._replicas.states[self._replicas.calls[self._name] % len(self._replicas.states)]
+        self._replicas.calls[self._name] += 1
         if state == "hung":
             await asyncio.Event().wait()
         if state == "dead":

@@ -16,7 +16,7 @@ from serve_app.breaker import Breaker
 from serve_app.deployments.place import Place
 from serve_app.deployments.rerank import RerankerReplica, opening_rerankers
 from serve_app.deployments.summarise import SummariserCalls, SummariserReplica, opening_summarisers
-from serve_app.errors import InvalidRequest, RerankerUnavailable, SummariserFailed
+from serve_app.errors import InvalidRequest, MemstrataError, RerankerUnavailable, SummariserFailed
 from serve_app.memory.configurations import name_of
 from serve_app.models.placed import Placed
 from serve_app.models.rerank import CrossEncoding, ModelOptions, PairReranker, Scores, open_reranker
@@ -59,6 +59,8 @@ class InProcess:
         self._replica = replica
         self.there: dict[str, Any] = {}
         self.answers = True
+        self.wraps = True
+        """Whether what is raised over there comes wrapped: Ray has ways of both kinds."""
 
     def run(self, name: str, options: Any) -> None:
         self.there.setdefault(name, self._replica(options))
@@ -84,8 +86,8 @@ class Handle:
                     await asyncio.Event().wait()
                 try:
                     return await method(*given)
-                except Exception as error:
-                    raise Wrapped(error) from error
+                except (MemstrataError, TimeoutError) as error:
+                    raise (Wrapped(error) if deployments.wraps else error) from None
 
         return Method
 
@@ -176,8 +178,10 @@ def test_a_cross_encoder_that_hangs_costs_the_deadline_and_one_that_is_gone_noth
     assert wait_until(lambda: settled(model), WAIT_S)
 
 
-def test_a_summariser_answers_from_its_deployment_and_may_hang(loop: asyncio.AbstractEventLoop) -> None:
+@pytest.mark.parametrize("wraps", [True, False])
+def test_a_summariser_answers_from_its_deployment_and_may_hang(loop: asyncio.AbstractEventLoop, wraps: bool) -> None:
     deployments = InProcess(summariser_replica)
+    deployments.wraps = wraps
     options = SummariserOptions(backend="transformers", model="m", deadline_ms=400, rest_s=60.0)
     deployments.run("m", CompressOptions(options))
     calls = SummariserCalls("m", options, deployments.handle("m"), loop)
