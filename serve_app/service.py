@@ -644,7 +644,8 @@ class Service:
     @property
     def devices_lost(self) -> list[str]:
         """Of the hot indexes: which, and why."""
-        return self._writers[0].shard.hot.lost() if self._writers else []
+        here = next(iter(self._writers), None)  # all shards of a process have the same
+        return here.shard.hot.lost() if here is not None else []
 
     async def stop(self) -> None:
         """Nothing acknowledged depends on this; it only ends the threads in order. A second call does nothing."""

@@ -64,6 +64,12 @@ def test_maintenance_and_a_restart_are_of_the_own_shard(start: Callable[[int], R
     assert [turn["content"] for turn in held] == ["first"]
 
 
+def test_what_is_in_trouble_is_told_whichever_shard_it_is(start: Callable[[int], Running]) -> None:
+    one = start(1)
+    assert one.ok("GET", "/readyz")["degraded"] == []
+    assert one.service.devices_lost == []
+
+
 def test_numbers_that_the_store_does_not_have_are_not_elsewhere() -> None:
     none_here = ShardWriters([], 2)
     assert list(none_here) == []

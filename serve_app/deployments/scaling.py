@@ -58,16 +58,18 @@ class Work:
 
     @contextmanager
     def of(self, tokens: int) -> Iterator[None]:
-        """While this runs so many tokens wait."""
+        """While this runs so many tokens wait. What raises has come and is not done: a replica that refuses is full, and
+        not fast.
+        """
         if not self._waiting:
             self._since = self._clock()
         self._waiting += tokens
         self._came += tokens
         try:
             yield
+            self._done += tokens
         finally:
             self._waiting -= tokens
-            self._done += tokens
             if not self._waiting:
                 self._busy_s += self._clock() - self._since
 

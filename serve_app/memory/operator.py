@@ -96,8 +96,8 @@ class Operator(ABC):
             for writer in self._writers
             if (text := writer.shard.table.trouble) is not None
         ]
-        hot = self._writers[0].shard.hot if self._writers else None  # all shards of a process have the same
-        found += [Trouble("hot", text) for text in (hot.troubles() if hot is not None else ())]
+        here = next(iter(self._writers), None)  # all shards of a process have the same
+        found += [Trouble("hot", text) for text in (here.shard.hot.troubles() if here is not None else ())]
         found += [Trouble("hot", text) for text in self._hot_shards()]
         found += [
             Trouble("files", f"{file.trouble}; what was read before counts, if anything")

@@ -46,6 +46,9 @@ TILE_BYTES = 256 * 2**20
 PATIENCE_S = 10.0
 """A device that takes longer for one call than this is lost. A call is at most one batch, or one piece of a write."""
 
+OPENS_S = 120.0
+"""What a device has to be opened: CUDA and FAISS load their kernels."""
+
 
 class Look(NamedTuple):
     """What is asked of the slots from `start` to before `end`."""
@@ -190,13 +193,20 @@ class PatientDevice:
     The thread of a device that never answers is left behind.
     """
 
-    def __init__(self, open_device: Callable[[], Device], patience_s: float = PATIENCE_S) -> None:
-        """`open_device` is called on the thread; what it raises is raised here."""
+    def __init__(
+        self, open_device: Callable[[], Device], patience_s: float = PATIENCE_S, opens_s: float = OPENS_S
+    ) -> None:
+        """`open_device` is called on the thread; what it raises is raised here, and DeviceLost where it takes longer
+        than `opens_s`.
+        """
         self._patience_s = patience_s
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._lost = False
         threading.Thread(target=self._run, name="hot-device", daemon=True).start()
-        self._device: Device = self._asked(open_device, None)
+        try:
+            self._device: Device = self._asked(open_device, opens_s)
+        except TimeoutError as error:
+            raise DeviceLost("the device cannot be opened: it does not answer") from error
         self.name = self._device.name
 
     def reset(self, slots: int) -> None:
@@ -222,7 +232,7 @@ class PatientDevice:
         except Exception as error:
             raise DeviceLost(f"{self.name}: {type(error).__name__}") from error
 
-    def _asked(self, call: Callable[[], T], within_s: float | None) -> T:
+    def _asked(self, call: Callable[[], T], within_s: float) -> T:
         future: Future[T] = Future()
         self._calls.put((future, call))
         try:

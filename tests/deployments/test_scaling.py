@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from ray.serve._private.autoscaling_state import _resolve_policy_callable
 from ray.serve._private.common import DeploymentID
 from ray.serve.config import AutoscalingContext
 
-from serve_app.deployments.scaling import Reports, scaled
+from serve_app.deployments.scaling import Reports, Work, scaled
+from serve_app.errors import Overloaded
 from serve_app.models.batching import EmbedLoad
 from serve_app.models.placed import Placed
 
@@ -74,3 +76,14 @@ def test_a_report_says_what_came_since_the_last_one() -> None:
     reports = Reports(lambda: loads.pop(0), lambda: times.pop(0))
     assert reports.next() == {"waiting_tokens": 70.0, "came_tokens_s": 50.0, "tokens_s": 50.0}
     assert reports.next() == {"waiting_tokens": 0.0, "came_tokens_s": 0.0, "tokens_s": 60.0}
+
+
+def test_what_a_full_replica_refuses_makes_it_no_faster() -> None:
+    now = [0.0]
+    work = Work(lambda: now[0])
+    with work.of(100):
+        for _ in range(9):
+            with pytest.raises(Overloaded), work.of(100):
+                raise Overloaded("full")
+        now[0] = 10.0
+    assert work.load == EmbedLoad(waiting=0, came=1000, a_second=10.0)

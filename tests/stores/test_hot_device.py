@@ -166,6 +166,13 @@ def test_a_device_that_cannot_be_opened_says_why() -> None:
         DeviceHotIndex(DIMENSION, lambda _: PatientDevice(broken), SLOTS)
 
 
+def test_a_device_that_never_opens_is_lost() -> None:
+    answers = threading.Event()
+    with pytest.raises(DeviceLost, match="cannot be opened"):
+        PatientDevice(lambda: HostDevice(np.empty((0, answers.wait(30)), np.float16)), opens_s=PATIENCE_S)
+    answers.set()
+
+
 def test_a_lost_device_stays_lost() -> None:
     device = PatientDevice(lambda: TroubledDevice(DIMENSION, fails_after=0))
     with pytest.raises(DeviceLost):
