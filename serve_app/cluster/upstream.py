@@ -25,6 +25,9 @@ from serve_app.errors import Overloaded, ShardElsewhere, StorageTrouble, StoreUn
 __all__ = ["Upstream", "UpstreamBounds"]
 
 
+TOO_MANY = 429
+"""The status of an answer that says that this time nothing was done."""
+
 LOOK_S = 60.0
 """Between two looks at leases that do not change; a change ends the wait at once."""
 
@@ -94,9 +97,16 @@ class Upstream:
         while True:
             seen = self._watch.newest
             try:
-                return await self._asked_once(seen, shard, asked, until, repeatable)
+                answer = await self._asked_once(seen, shard, asked, until, repeatable)
+                if unknown is None or answer.status != TOO_MANY:
+                    return answer
+                refusal: StorageTrouble = unknown
             except ShardElsewhere as error:
-                refusal: StorageTrouble = unknown or error
+                refusal = unknown or error
+            except Overloaded:
+                if unknown is None:
+                    raise
+                refusal = unknown
             except StoreUnavailable as error:
                 refusal = unknown = error
                 if not repeatable:
@@ -105,7 +115,7 @@ class Upstream:
             if self._clock() >= until:
                 self._unknown += refusal is unknown
                 raise refusal
-            with self._place(len(asked.body)):
+            with self._place(len(asked.body), unknown):
                 await self._watch.news(seen.revision, min(pause_s, max(0.0, until - self._clock())))
             pause_s = min(2 * pause_s, self._bounds.pause_s_max)
             self._again += 1
@@ -138,11 +148,12 @@ class Upstream:
             await self._watch.news(self._watch.newest.revision, LOOK_S)
 
     @contextmanager
-    def _place(self, size: int) -> Iterator[None]:
-        """Raises Overloaded."""
+    def _place(self, size: int, unknown: StorageTrouble | None) -> Iterator[None]:
+        """Raises Overloaded; or what is unknown, which a refusal does not make sure."""
         if self._parked >= self._bounds.parked or self._parked_bytes + size > self._bounds.parked_bytes:
             self._sent_away += 1
-            raise Overloaded("too many requests wait for the writers of their shards")
+            self._unknown += unknown is not None
+            raise unknown or Overloaded("too many requests wait for the writers of their shards")
         self._parked += 1
         self._parked_bytes += size
         try:

@@ -125,6 +125,24 @@ def test_once_an_outcome_is_unknown_a_later_refusal_does_not_make_it_sure(tmp_pa
     played(act)
 
 
+@pytest.mark.parametrize("refusal", [raising(Overloaded("too much")), lambda: Answered(429, (), b"{}")])
+def test_nor_does_one_that_says_too_much(refusal: Callable[[], Answered]) -> None:
+    async def act(fleet: Fleet, upstream: Upstream) -> None:
+        said = [raising(StoreUnavailable("lost"))]
+        fleet.does["a"] = lambda: (said.pop() if said else refusal)()
+        with pytest.raises(StoreUnavailable, match="lost"):
+            await upstream.ask(0, ASKED, 0.1, repeatable=True)
+        said = [raising(StoreUnavailable("lost")), *[refusal] * 2, lambda: DONE][::-1]
+        assert await upstream.ask(0, ASKED, 10.0, repeatable=True) == DONE
+        large = ASKED._replace(body=b"x" * 200)
+        said = [raising(StoreUnavailable("lost"))]
+        with pytest.raises(StoreUnavailable, match="lost"):
+            await upstream.ask(0, large, 10.0, repeatable=True)
+        assert figures(upstream)["_unknown"] == 2
+
+    played(act)
+
+
 def test_a_writer_that_hangs_is_left_for_the_one_that_has_its_shard(tmp_path: Path) -> None:
     async def act(fleet: Fleet, upstream: Upstream) -> None:
         hanging = asyncio.Event()
