@@ -45,7 +45,9 @@ class HostBounds(msgspec.Struct, frozen=True):
     opening: int = 4
     """Shards that are being opened at a time."""
     rest_s: float = 1.0
-    """Before a shard that was taken over by another process is opened again, where it is leased to this one still."""
+    """Before a shard that was taken over by another process, or met a defect, is opened again, where it is leased to
+    this one still.
+    """
     leave_s: float = 20.0
     """For the shards to go elsewhere, when this process ends."""
     leave_beats: int = 3
@@ -75,7 +77,7 @@ class Host:
         self._held: dict[int, HeldShard] = {}
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._rests: dict[int, float] = {}
-        """When a shard may be opened again that was fenced here."""
+        """When a shard may be opened again that was fenced here, or met a defect."""
         self._places = asyncio.Semaphore(self._bounds.opening)
         self._wake = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
@@ -171,14 +173,16 @@ class Host:
         self._lives[number] = asyncio.get_running_loop().create_task(self._live(held))
 
     async def _live(self, held: HeldShard) -> None:
+        rests = True
         try:
             await held.run()
+            rests = held.fenced
         except Exception:  # noqa: BLE001 - a defect, or a store that fails while it is closed: the others go on
             _log.exception("shard %d has not been closed in order", held.number)
         finally:
             self._rings.closed(held.number)
             del self._held[held.number], self._lives[held.number]
-            if held.fenced:
+            if rests:
                 self._rests[held.number] = asyncio.get_running_loop().time() + self._bounds.rest_s
             self._beat_now()
 

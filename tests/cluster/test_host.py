@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from serve_app.asgi import Answered, Asked, Receive, Scope, Send
 from serve_app.cluster.answering import ANSWER_BYTES_MAX, answered, not_done_here
 from serve_app.cluster.held import HeldBounds, HeldShard
-from serve_app.cluster.host import Host
+from serve_app.cluster.host import Host, HostBounds
 from serve_app.cluster.messages import Beat, Leases
 from serve_app.errors import Overloaded, ShardElsewhere, StoreUnavailable
 from serve_app.memory.compressors import Opened, opening
@@ -209,6 +210,32 @@ def test_a_host_whose_beats_have_ended_says_why(tmp_path: Path) -> None:
         with pytest.raises(Defect):
             host.check()
         await host.stop()
+
+    played(scene)
+
+
+def test_a_shard_that_meets_a_defect_rests_before_it_is_opened_again(tmp_path: Path) -> None:
+    tries: list[float] = []
+
+    class Leased:
+        async def beat(self, beat: Beat) -> Leases:
+            return Leases(1, ("writer-0", "writer-0"))
+
+        async def leases(self, after: int = -1) -> Leases:
+            raise StoreUnavailable("away")
+
+    def encoder(options: EncoderOptions) -> Embedder:
+        tries.append(time.monotonic())
+        raise RuntimeError("a defect")
+
+    async def scene() -> None:
+        bounds = HostBounds(beat_s=0.01, rest_s=0.4, leave_s=0.1)
+        host = Host("writer-0", hash_settings(tmp_path), Leased(), bounds, encoder=encoder)
+        await host.start()
+        await until(lambda: len(tries) >= 4)
+        await host.stop()
+        assert tries[2] - tries[0] > 0.3  # two shards, each of which is tried again after its rest
+        assert len(tries) == 4
 
     played(scene)
 
