@@ -10,6 +10,7 @@ bucket does not answer, what was read last counts, and `trouble` says why.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -28,6 +29,8 @@ from serve_app.stores.segments_object import open_object_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+_log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 LOOK_TAKES_S = 0.5
@@ -83,12 +86,12 @@ class ObjectDocuments:
 
     def change(self, name: str, made: Made) -> Document | None:
         """Threads of this process wait for each other; other processes collide, and the slower one tries again."""
-        with self._changing:
+        with self._changing:  # until it is learned: else an earlier change could be learned after this one
             found = self._changed(name, made)
-        with self._opening:
-            watched = self._watched.get(name)
-        if watched is not None:
-            watched.learn(found)
+            with self._opening:
+                watched = self._watched.get(name)
+            if watched is not None:
+                watched.learn(found)
         return found
 
     def names(self, folder: str) -> Sequence[str]:
@@ -176,6 +179,11 @@ class WatchedObject:
             found = self._files.read(self._name, None if seen is None else seen.stamp)
         except StoreUnavailable as error:
             self.trouble = str(error)
+            return
+        except Exception as error:  # noqa: BLE001 - a defect must not end the looks: a revoked key would count for ever
+            if self.trouble is None:
+                _log.exception("%s cannot be looked at", self._name)
+            self.trouble = f"{self._name} cannot be read: {type(error).__name__}"
             return
         with self._learning:
             if self._learned == learned:  # else it was changed meanwhile: what came in may be from before

@@ -27,9 +27,12 @@ class Bucket(ObjectDocuments):
         super().__init__(store, "memory://", LOOK_S)
         self.reads: list[str] = []
         self.away = False
+        self.defect: Exception | None = None
 
     def read(self, name: str, known: Any = None) -> Any:
         self.reads.append(name)
+        if self.defect is not None:
+            raise self.defect
         if self.away:
             raise StoreUnavailable(f"{name} cannot be read: nobody answers")
         return super().read(name, known)
@@ -101,6 +104,21 @@ def test_while_the_bucket_is_away_what_was_read_counts_and_the_trouble_is_told()
     bucket.away = False
     soon(lambda: keys.trouble is None)
     assert len(keys.records(None)) == 1
+
+
+def test_a_defect_does_not_end_the_looks() -> None:
+    store = MemoryStore()
+    bucket, keys = Bucket(store), KeyFile(Bucket(store))
+    watching = KeyFile(bucket)
+    key_id, key = keys.create(tenant="acme", role="admin")
+    soon(lambda: bool(watching.records(None)))
+    bucket.defect = RuntimeError("a defect")
+    soon(lambda: watching.trouble is not None)
+    assert watching.principal(f"Bearer {key}".encode()).tenant == "acme"
+    keys.revoke(key_id, None)
+    bucket.defect = None
+    soon(lambda: not watching.records(None))
+    assert watching.trouble is None
 
 
 def test_a_file_that_never_could_be_read_is_an_error_without_another_call_until_the_bucket_is_back() -> None:
