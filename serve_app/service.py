@@ -239,18 +239,23 @@ class Service:
     async def _start_gateway(self, upstream: Upstream) -> None:
         """As soon as the writers have made the tables of every shard."""
         await upstream.start()
+        try:
+            await self._start_once_there()
+        except BaseException:
+            await upstream.stop()
+            raise
+        self._sent_hits = SentHits(self._noted, upstream, self._settings.forward.hits_s)
+        self._sent_hits.start()
+
+    async def _start_once_there(self) -> None:
         ends = time.monotonic() + TABLES_WAIT_S
         while True:
             try:
-                await asyncio.to_thread(self._start)
-                break
+                return await asyncio.to_thread(self._start)
             except StoreUnavailable:
                 if time.monotonic() > ends:
-                    await upstream.stop()
                     raise
-                await asyncio.sleep(TABLES_LOOK_S)
-        self._sent_hits = SentHits(self._noted, upstream, self._settings.forward.hits_s)
-        self._sent_hits.start()
+            await asyncio.sleep(TABLES_LOOK_S)
 
     def _start(self) -> None:
         with ExitStack() as opened:
