@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from serve_app.api.auth import Principal
-from serve_app.api.http import PROBLEM, BodyDecoder, Request, Response, json_response
+from serve_app.api.http import BodyDecoder, Request, Response, handed_out, json_response
 from serve_app.api.schemas import MaintenanceIn
 from serve_app.asgi import Answered, Asked
 from serve_app.errors import MemstrataError
@@ -64,7 +64,7 @@ class EveryShard:
         answers = await self._of(route, chosen, asked, MAINTENANCE_S)
         refused = next((answer for answer in answers if answer.status >= 300), None)
         if refused is not None:
-            return Response(refused.status, refused.body, PROBLEM)
+            return handed_out(refused)
         done = [line for answer in answers for line in _figures.decode(answer.body).shards]
         return json_response({"action": body.action, "shards": done})
 

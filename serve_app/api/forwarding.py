@@ -17,9 +17,9 @@ from msgspec import Meta
 
 from serve_app.api.auth import Principal
 from serve_app.api.every_shard import EveryShard
-from serve_app.api.http import LARGE_BODY_BYTES, Request, Response
+from serve_app.api.http import LARGE_BODY_BYTES, Request, Response, handed_out
 from serve_app.api.own_writes import OwnWrites
-from serve_app.api.schemas import BODY_BYTES_MAX
+from serve_app.api.schemas import BODY_BYTES_MAX, DEADLINE_MS_MAX
 from serve_app.api.turn_ids import identified, stored_by_us
 from serve_app.asgi import Answered, Asked, Scope
 from serve_app.core import Owner
@@ -32,9 +32,6 @@ __all__ = ["ForwardOptions", "Forwarding", "Route", "Upstream", "asked_of"]
 
 PASSED_ON = frozenset({b"authorization", b"content-type"})
 """Of the headers of a request: what a shard's service reads."""
-
-HANDED_OUT = frozenset({b"retry-after", b"www-authenticate", b"allow"})
-"""Of the headers of an answer, beside its content type."""
 
 INDEXED_WAIT_S = 30.0
 """On top, for who waits until a turn's vectors are there and names no time: as long as the service waits at most."""
@@ -238,7 +235,7 @@ class Forwarding:
         if named is None or int(named[1]) >= self._shards:
             return found or await route.handler(who, request)
         try:
-            return _response(await self._ask(route, int(named[1]), asked, ERASURE_WAIT_S, repeatable=True))
+            return handed_out(await self._ask(route, int(named[1]), asked, ERASURE_WAIT_S, repeatable=True))
         except StorageTrouble:
             if found is None:
                 raise
@@ -254,7 +251,7 @@ class Forwarding:
         answer = await self._ask(route, shard, asked, within_s, repeatable=repeatable)
         if owner is not None and answer.status < 300:
             self._own.note(owner, answer.body)
-        return _response(answer)
+        return handed_out(answer)
 
     async def _ask(
         self, route: Route, shard: int, asked: Asked, within_s: float, *, repeatable: bool = False
@@ -291,12 +288,6 @@ def asked_of(scope: Scope, request: Request) -> Asked:
     return Asked(request.method, path.partition(b"?")[0], query, tuple(headers), request.body)
 
 
-def _response(answer: Answered) -> Response:
-    given = dict(answer.headers)
-    handed_out = tuple((name, value) for name, value in answer.headers if name in HANDED_OUT)
-    return Response(answer.status, answer.body, given.get(b"content-type", b"application/json"), handed_out)
-
-
 async def _user_of(route: Route, request: Request) -> str | None:
     """Whose memory the request is about; None where it does not say so in a way that can be read."""
     return _user_in_address(route, request) or (await _read(request)).user_id
@@ -325,7 +316,8 @@ async def _off_the_loop_if(large: bool, read: Callable[[bytes], T], body: bytes)
 
 
 def _indexed_wait_s(named: _Named) -> float:
-    return INDEXED_WAIT_S if named.deadline_ms is None else named.deadline_ms / 1_000
+    """What is named is not validated here: it makes the wait no longer than any that is allowed, and no shorter."""
+    return INDEXED_WAIT_S if named.deadline_ms is None else max(0, min(named.deadline_ms, DEADLINE_MS_MAX)) / 1_000
 
 
 class _Removed(msgspec.Struct):

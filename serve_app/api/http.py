@@ -12,7 +12,7 @@ import msgspec
 
 from serve_app.api.problems import HttpError, Problem
 from serve_app.api.schemas import BODY_BYTES_MAX
-from serve_app.asgi import Receive, Scope, Send
+from serve_app.asgi import Answered, Receive, Scope, Send
 from serve_app.errors import InvalidRequest
 
 T = TypeVar("T")
@@ -21,6 +21,9 @@ JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 NDJSON = b"application/x-ndjson"
 HTML = b"text/html; charset=utf-8"
+
+HANDED_OUT = frozenset({b"retry-after", b"www-authenticate", b"allow"})
+"""Of the headers of another process's answer, beside its content type."""
 
 NESTING_MAX = 200
 """Depth of arrays and objects in a body; no honest body comes near."""
@@ -57,6 +60,12 @@ class Response(msgspec.Struct):
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
     pieces: AsyncGenerator[bytes, None] | None = None
+
+
+def handed_out(answer: Answered) -> Response:
+    """What another process has answered, as the answer to the caller."""
+    headers = tuple((name, value) for name, value in answer.headers if name in HANDED_OUT)
+    return Response(answer.status, answer.body, dict(answer.headers).get(b"content-type", JSON), headers)
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -34,6 +34,7 @@ class Direct:
         self.gone: set[int] = set()
         self.lose: Callable[[Asked], bool] = lambda asked: False
         self.asked: list[tuple[int, Asked]] = []
+        self.within_s: list[float] = []
         self.running = False
 
     async def start(self) -> None:
@@ -45,6 +46,7 @@ class Direct:
     async def ask(self, shard: int, asked: Asked, within_s: float, *, repeatable: bool = False) -> Answered:
         assert self.running
         self.asked.append((shard, asked))
+        self.within_s.append(within_s)
         if shard in self.gone:
             await asyncio.sleep(min(within_s, 0.2))
             raise ShardElsewhere(f"shard {shard} has no writer at the moment")

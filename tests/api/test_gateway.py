@@ -12,6 +12,7 @@ import pytest
 
 from serve_app.api.forwarding import ForwardOptions
 from serve_app.api.limits import LimitOptions
+from serve_app.config import StoreOptions
 from serve_app.core import Owner
 from serve_app.errors import InvalidRequest
 from serve_app.service import Service
@@ -237,6 +238,24 @@ def test_a_gateway_needs_a_way_and_others_have_none(tmp_path: Path) -> None:
         Service(hash_settings(tmp_path, role="gateway"))
     with pytest.raises(InvalidRequest, match="a way to the writers"):
         Service(hash_settings(tmp_path), upstream=Direct({}))
+
+
+def test_one_that_cannot_start_leaves_its_way(tmp_path: Path) -> None:
+    way = Direct({})
+    nowhere = Service(hash_settings(tmp_path, role="gateway", store=StoreOptions()), upstream=way)
+    with pytest.raises(InvalidRequest, match="name the store's number of shards"):
+        asyncio.run(nowhere.start())
+    assert not way.running
+
+
+@pytest.mark.parametrize("deadline_ms", [10**15, -(10**15)])
+def test_a_deadline_that_is_none_makes_no_wait_longer_or_shorter(
+    cluster: Clustered, gateway: Running, deadline_ms: int
+) -> None:
+    turns = [{"role": "user", "content": "x"}]
+    body = {"user_id": "u", "turns": turns, "wait": "indexed", "deadline_ms": deadline_ms}
+    refused(gateway.call("POST", "/v1/sessions/s/turns", json=body), 422, "invalid_request")
+    assert ForwardOptions().wait_s <= cluster.ways[0].within_s[-1] <= ForwardOptions().wait_s + 60
 
 
 def test_what_it_has_taken_is_answered_before_it_ends(cluster: Clustered) -> None:
