@@ -58,8 +58,8 @@ class Work:
 
     @contextmanager
     def of(self, tokens: int) -> Iterator[None]:
-        """While this runs so many tokens wait. What raises has come and is not done: a replica that refuses is full, and
-        not fast.
+        """While this runs so many tokens wait. What raises has come and is not done: a replica that refuses is full,
+        and not fast.
         """
         if not self._waiting:
             self._since = self._clock()
