@@ -100,7 +100,7 @@ class Applications(Generic[O]):
         return [name.removeprefix(prefix) for name in there if name.startswith(prefix)]
 
     def handle(self, name: str) -> Callable[[], Any]:
-        """Opens the handle, on an event loop."""
+        """Opens the handle. It asks Serve's controller and blocks; to be used on an event loop."""
         return partial(serve.get_deployment_handle, f"{self._kind}@{name}", application_of(self._kind, name))
 
     @contextmanager

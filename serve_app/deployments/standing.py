@@ -59,11 +59,13 @@ class Standing(Generic[E]):
         *,
         several: bool = False,
     ) -> None:
-        """`open_handle` gives the deployment's handle, whose replicas have a method `alive`; it is called on the loop,
-        once. `unavailable` makes the error of a deployment that is gone.
+        """`open_handle` gives the deployment's handle, whose replicas have a method `alive`; it may block, and is asked
+        until it gives one. `unavailable` makes the error of a deployment that is gone.
         """
         self._name, self._loop, self._error, self._several = name, loop, unavailable, several
-        self._open_handle, self._handle = open_handle, None
+        self._open_handle = open_handle
+        self._handle: Any = None
+        self._opening: asyncio.Future[Any] | None = None
         self._lock = threading.Lock()
         self._under_way = 0
         self._gone = False
@@ -133,9 +135,7 @@ class Standing(Generic[E]):
     async def _tried(self, call: Remote) -> Any:
         for left in reversed(range(TRIES if self._several else 1)):
             try:
-                if self._handle is None:
-                    self._handle = self._open_handle()
-                return await call(self._handle)
+                return await call(await self._opened() if self._handle is None else self._handle)
             except Exception as error:
                 cause = getattr(error, "cause", error)  # Ray wraps what was raised over there, or does not
                 if isinstance(cause, MemstrataError | TimeoutError) and not isinstance(cause, RayError):
@@ -143,6 +143,18 @@ class Standing(Generic[E]):
                 if not left:
                     raise self.unavailable() from error
         raise AssertionError("the last try returns or raises")
+
+    async def _opened(self) -> Any:
+        """The handle. Serve asks its controller for it, which may be away: a thread waits, one for all who ask."""
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(asyncio.to_thread(self._open_handle))
+        opening = self._opening
+        try:
+            self._handle = await asyncio.shield(opening)
+        finally:
+            if opening.done() and self._opening is opening:
+                self._opening = None
+        return self._handle
 
     def _lost(self) -> asyncio.Future[None]:
         """Done while the deployment is gone."""

@@ -134,6 +134,24 @@ def test_a_gateway_takes_over_what_is_there_and_ends_strays(loop: asyncio.Abstra
     calls.close()
 
 
+def test_a_handle_that_cannot_be_opened_keeps_the_loop_of_nobody(loop: asyncio.AbstractEventLoop) -> None:
+    there, opened_by = threading.Event(), list[int]()
+    replica = Deployment(EncoderOptions(model="hash-16"))
+
+    def open_handle() -> Deployment:
+        opened_by.append(threading.get_ident())
+        there.wait(WAIT_S)
+        return replica
+
+    calls = VersionCalls("v", open_handle, loop)
+    waits = [calls.passages([text]) for text in "ab"]
+    assert asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "goes on"), loop).result(1) == "goes on"
+    there.set()
+    assert [found.result(WAIT_S).vectors.shape for found in waits] == [(1, 16)] * 2
+    assert len(opened_by) == 1
+    calls.close()
+
+
 class Replicas:
     """A deployment of several, which calls of each method reach in turn; a dead one fails, a hung one keeps them."""
 
