@@ -73,7 +73,10 @@ class SentHits:
     async def _send_on(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
-            await self.send()
+            try:
+                await self.send()
+            except Exception:  # noqa: BLE001 - a defect must not end it for good: topics would age as if nobody asked
+                _log.exception("hits that were noted here could not be sent")
 
     async def _send_of(self, number: int, noted: Noted) -> None:
         for _ in range(BATCHES_A_ROUND):
@@ -86,6 +89,6 @@ class SentHits:
             except MemstrataError:
                 noted.note_again(hits)
                 return
-            except asyncio.CancelledError:
+            except BaseException:
                 noted.note_again(hits)
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 
 from serve_app.cluster.lease_file import LeaseFile
@@ -11,6 +12,8 @@ from serve_app.cluster.messages import ControlCalls, Leases
 from serve_app.errors import MemstrataError
 
 __all__ = ["LeaseWatch"]
+
+_log = logging.getLogger(__name__)
 
 POLL_S = 15.0
 """For Control's answer, which it holds back as long as there is no news: longer than its own bound for that."""
@@ -72,11 +75,16 @@ class LeaseWatch:
                     self.learn(await self._control.leases(self.newest.revision))
                 self.trouble, pause_s = None, PAUSE_S
                 await asyncio.sleep(QUICK_S)
+                continue
             except (MemstrataError, TimeoutError) as error:
                 self.trouble = f"Control does not answer: {error}"
-                await self._look()
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            except Exception as error:  # noqa: BLE001 - a defect must not end it: a move would never be heard of
+                if self.trouble is None:
+                    _log.exception("Control cannot be asked for leases")
+                self.trouble = f"Control cannot be asked: {type(error).__name__}"
+            await self._look()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _look(self) -> None:
         """What the store says; nothing where it does not answer either."""

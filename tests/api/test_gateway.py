@@ -12,10 +12,13 @@ import pytest
 
 from serve_app.api.forwarding import ForwardOptions
 from serve_app.api.limits import LimitOptions
+from serve_app.api.sent_hits import SentHits
+from serve_app.asgi import Answered, Asked
 from serve_app.config import StoreOptions
 from serve_app.core import Owner
 from serve_app.errors import InvalidRequest
 from serve_app.service import Service
+from serve_app.write.hits import Noted
 from tests.api.clustered import Clustered, Direct
 from tests.api.running import Running, hash_settings, refused
 
@@ -231,6 +234,32 @@ def test_one_that_ends_sends_its_hits_first(cluster: Clustered) -> None:
     gateway.stop()
     assert cluster.writers[1].service._noted[1].of(Owner("default", user).key)
     assert not cluster.ways.pop().running
+
+
+def test_a_defect_on_the_way_loses_no_hits(tmp_path: Path) -> None:
+    class Defective(Direct):
+        defects = 1
+        came = 0
+
+        async def ask(self, shard: int, asked: Asked, within_s: float, *, repeatable: bool = False) -> Answered:
+            if self.defects:
+                self.defects -= 1
+                raise RuntimeError("a defect")
+            self.came += 1
+            return Answered(204, (), b"")
+
+    async def scene() -> None:
+        way, noted = Defective({}), {0: Noted()}
+        noted[0].note("owner", [1, 2], 3)
+        hits = SentHits(noted, way, 0.01)
+        hits.start()
+        async with asyncio.timeout(10):
+            while not way.came:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await hits.stop()
+        assert way.came == 1
+
+    asyncio.run(scene())
 
 
 def test_a_gateway_needs_a_way_and_others_have_none(tmp_path: Path) -> None:
