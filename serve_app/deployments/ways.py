@@ -22,7 +22,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from serve_app.asgi import Answered, Asked
 from serve_app.cluster.messages import Beat, Leases, Wanted
-from serve_app.deployments.standing import Standing
+from serve_app.deployments.standing import Remote, Standing
 from serve_app.errors import HotShardUnavailable, MemstrataError, Overloaded, ShardElsewhere, StoreUnavailable
 from serve_app.ports import HotProducts, Vectors
 from serve_app.stores.relay import Segment
@@ -136,21 +136,21 @@ class _Writer:
         left_s = ends - time.monotonic()
         if not self._there.is_set() or left_s <= 0:
             raise ShardElsewhere(f"{self._name} is not there")
-        answer: Answered = await self._called(self._handle.ask.remote(shard, asked, left_s), left_s)
+        answer: Answered = await self._called(lambda handle: handle.ask.remote(shard, asked, left_s), left_s)
         return answer
 
     async def segments(self, wanted: Mapping[int, Wanted], wait_s: float) -> dict[int, list[Segment] | None]:
         if not self._there.is_set():
             raise ShardElsewhere(f"{self._name} is not there")
         found: dict[int, list[Segment] | None] = await self._called(
-            self._handle.segments.remote(dict(wanted), wait_s), wait_s + SEGMENTS_S
+            lambda handle: handle.segments.remote(dict(wanted), wait_s), wait_s + SEGMENTS_S
         )
         return found
 
-    async def _called(self, response: Any, left_s: float) -> Any:
-        """What the writer answers to the call that this is the response of."""
+    async def _called(self, call_of: Remote, left_s: float) -> Any:
+        """What the writer answers to this call."""
         lost = self._lost
-        call = asyncio.ensure_future(response)
+        call = asyncio.ensure_future(self._sent(call_of))
         try:
             await asyncio.wait({call, lost}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
             if not call.done() and lost.done():
@@ -160,6 +160,10 @@ class _Writer:
             return self._answered(call)
         finally:
             call.cancel()
+
+    async def _sent(self, call_of: Remote) -> Any:
+        """Whatever Ray throws comes to who awaits it, also what it throws before there is anything to be awaited."""
+        return await call_of(self._handle)
 
     def close(self) -> None:
         self._watching.cancel()

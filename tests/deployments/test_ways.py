@@ -78,6 +78,16 @@ class Replica:
     _leases = _beat
 
 
+class Ending(Replica):
+    """Of a Serve that ends: the handle itself refuses, before there is anything to wait for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name != "watch" else super().__getattr__(name)
+
+    def remote(self, *given: Any) -> Any:
+        raise RayServeException("the handle has ended")
+
+
 def writers(replica: Replica, opens: list[tuple[str, str]] | None = None) -> ServeWriters:
     def open_handle(*names: str) -> Replica:
         if opens is not None:
@@ -216,3 +226,15 @@ def test_control_answers_or_is_unavailable() -> None:
             await control.beat(Beat("writer-0", "a"))
 
     run(work())
+
+
+def test_a_handle_that_refuses_at_once_is_no_defect() -> None:
+    async def scene() -> None:
+        way = writers(Ending())
+        with pytest.raises(StoreUnavailable):
+            await way.ask("writer-0", 0, ASKED, 5.0)
+        with pytest.raises(StoreUnavailable):
+            await way.segments("writer-0", {0: Wanted("me", 1)}, 0.1)
+        way.close()
+
+    run(scene())
