@@ -175,9 +175,7 @@ def _fill(client: Client, user: str, turns: int, number: int) -> None:
 
 def _words(number: int) -> str:
     """Another text for each number."""
-    return (
-        " ".join(WORDS[(number * step + step) % len(WORDS)] for step in (1, 3, 7, 11, 13, 17, 19, 23)) + f" n{number}"
-    )
+    return " ".join(WORDS[(number * step + step) % len(WORDS)] for step in STEPS) + f" n{number}"
 
 
 def _asked(service: Service, users: Sequence[str], clients: int, seconds: float) -> Json:

@@ -70,13 +70,14 @@ def plan(times: Calibration, wanted: Deployment, encoder: str, rate: float, requ
     cells = max(1, math.ceil(rate * mix.get("append", 0.0) * times.follow_s / wanted.use.follow))
     of_cell = _Cell(times, wanted, parts, line, mix, rate / cells, wanted.users / cells, requests)
     counts = of_cell.first()
-    for _ in range(GROWTHS_MAX):
+    for left in reversed(range(GROWTHS_MAX)):
         outcome, part = of_cell.simulated(counts)
-        late = [kind for kind, found in outcome.kinds.items() if found.p95_ms > wanted.slo_p95_ms]
-        if not late and not outcome.rejected:
+        late = any(found.p95_ms > wanted.slo_p95_ms for found in outcome.kinds.values())
+        met = not late and not outcome.rejected
+        if met or not left:  # what is told was simulated, also where it is not enough
             break
         counts = _more(counts, outcome)
-    return of_cell.told(encoder, rate, cells, counts, outcome, part, met=not late and not outcome.rejected)
+    return of_cell.told(encoder, rate, cells, counts, outcome, part, met=met)
 
 
 class _Cell:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 from obstore.store import MemoryStore
 
 from serve_app.stores.documents import Document, Documents
@@ -21,18 +19,6 @@ Opener = Callable[[], Documents]
 LOOK_S = 0.05
 RACERS, ROUNDS = 4, 5
 NAMES = ["keys.json", "golden/00ff.json"]
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    """A loopback S3 server with the bucket `memory`."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/memory", method="PUT"), timeout=10).close()
-    yield endpoint
-    server.stop()
 
 
 @pytest.fixture(params=["disk", "memory", "s3"])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 from obstore.store import LocalStore, MemoryStore
 
 from serve_app.errors import NameTaken, NotFound
@@ -18,18 +16,6 @@ from serve_app.stores.segments_object import ObjectSegments, open_segments
 
 Opener = Callable[[], SegmentStore]
 RACERS = 8
-
-
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    """A loopback S3 server with the bucket `memory`."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/memory", method="PUT"), timeout=10).close()
-    yield endpoint
-    server.stop()
 
 
 def opener_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Opener:

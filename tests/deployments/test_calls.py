@@ -4,7 +4,6 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -61,17 +60,6 @@ class InProcess:
 
     def calls(self, version: str, loop: asyncio.AbstractEventLoop, *, several: bool = False) -> VersionCalls:
         return VersionCalls(version, lambda: self.there[version], loop, several=several)
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    one = asyncio.new_event_loop()
-    thread = threading.Thread(target=one.run_forever)
-    thread.start()
-    yield one
-    one.call_soon_threadsafe(one.stop)
-    thread.join()
-    one.close()
 
 
 def opened(*models: str) -> tuple[OpenedEncoders, list[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -98,17 +97,6 @@ class Wrapped(Exception):
     def __init__(self, cause: Exception) -> None:
         super().__init__()
         self.cause = cause
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    one = asyncio.new_event_loop()
-    thread = threading.Thread(target=one.run_forever)
-    thread.start()
-    yield one
-    one.call_soon_threadsafe(one.stop)
-    thread.join()
-    one.close()
 
 
 def reranker_replica(options: ModelOptions) -> RerankerReplica:
