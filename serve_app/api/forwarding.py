@@ -23,7 +23,15 @@ from serve_app.api.schemas import BODY_BYTES_MAX, DEADLINE_MS_MAX
 from serve_app.api.turn_ids import identified, stored_by_us
 from serve_app.asgi import Answered, Asked, Scope
 from serve_app.core import Owner
-from serve_app.errors import MemstrataError, NotFound, NotSupported, StorageTrouble, StoreUnavailable
+from serve_app.errors import (
+    MemstrataError,
+    NotFound,
+    NotSupported,
+    Overloaded,
+    ShardElsewhere,
+    StorageTrouble,
+    StoreUnavailable,
+)
 from serve_app.placement import shard_of
 
 T = TypeVar("T")
@@ -204,11 +212,16 @@ class Forwarding:
         ends = asyncio.get_running_loop().time() + self._options.wait_s
         try:
             return await self._pass_on(route, who, user, asked, self._options.wait_s)
-        except StoreUnavailable:
+        except StoreUnavailable as lost:
             left_s = ends - asyncio.get_running_loop().time()
             if left_s <= 0:
                 raise
-            response = await self._pass_on(route, who, user, asked, left_s, repeatable=True)
+            try:
+                response = await self._pass_on(route, who, user, asked, left_s, repeatable=True)
+            except (ShardElsewhere, Overloaded):  # that was surely not done; the first may have been
+                raise lost from None
+            if response.status == 429:
+                raise
         if response.status == 404 or (response.status == 200 and _removed_nothing(response.body)):
             raise StoreUnavailable(NOBODY_KNOWS)
         return response

@@ -115,6 +115,25 @@ def test_a_deletion_whose_answer_was_lost_is_no_404(cluster: Clustered, gateway:
     assert len([one for one in erasures if one.path.endswith(user.encode())]) == 1
 
 
+def test_a_deletion_whose_answer_was_lost_is_not_surely_undone(cluster: Clustered, gateway: Running) -> None:
+    user, way = cluster.user_in(0), cluster.ways[0]
+    gateway.append(user, "undone", {"id": "a", "role": "user", "content": "a"})
+    left = ["lost"]
+
+    def lost_and_gone(asked: Asked) -> bool:
+        if asked.method != "DELETE" or not left:
+            return False
+        way.gone.add(0)
+        return bool(left.pop())
+
+    way.lose = lost_and_gone
+    at = {"user_id": user, "session_id": "undone"}
+    refused(gateway.call("DELETE", "/v1/turns/a", params=at), 503, "store_unavailable")
+    way.gone.clear()
+    way.lose = lambda asked: False
+    refused(gateway.call("DELETE", "/v1/turns/a", params=at), 404, "not_found")
+
+
 def test_reads_go_on_while_a_writer_is_away_and_writes_are_told_to_come_again(
     cluster: Clustered, gateway: Running
 ) -> None:
