@@ -15,9 +15,9 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,7 +179,7 @@ def _words(number: int) -> str:
 
 
 def _asked(service: Service, users: Sequence[str], clients: int, seconds: float) -> Json:
-    """Text searches that no cache knows, by threads of this process."""
+    """Text searches that no cache knows, by threads of this process. Raises MemstrataError where one fails."""
     ends = time.monotonic() + seconds
     taken: list[float] = []
     lacking: list[str] = []
@@ -194,11 +194,8 @@ def _asked(service: Service, users: Sequence[str], clients: int, seconds: float)
                 lacking.extend(answer["degradation"]["reasons"])
                 asked += 1
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(ask, range(clients)))
     times = sorted(taken)
     return {
         "clients": clients,
