@@ -188,7 +188,7 @@ class Standing(Generic[E]):
             for _ in range(hedges):
                 asked.add(asyncio.ensure_future(self._asked(lambda remote: remote.alive.remote(), limit_s)))
                 done, _ = await asyncio.wait(asked, timeout=limit_s / hedges, return_when=asyncio.FIRST_COMPLETED)
-                if any(one.exception() is None for one in done):
+                if any(not one.cancelled() and one.exception() is None for one in done):
                     return True
                 asked -= done
             return False

@@ -10,6 +10,7 @@ import pytest
 
 from serve_app.deployments.calls import VersionCalls
 from serve_app.deployments.models import EmbedderCalls, OpenedEncoders
+from serve_app.deployments.standing import Standing
 from serve_app.errors import EncoderUnavailable
 from serve_app.models.embed import EncoderOptions, open_embedder
 from tests.deployments.served import wait_until
@@ -160,6 +161,8 @@ class Turned:
         self._replicas.calls[self._name] += 1
         if state == "hung":
             await asyncio.Event().wait()
+        if state == "given up":
+            raise asyncio.CancelledError
         if state == "dead":
             raise ConnectionError("the actor died")
         return await self._method.remote(*given)
@@ -189,3 +192,12 @@ def accepted(calls: VersionCalls) -> bool:
     except EncoderUnavailable:
         return False
     return True
+
+
+def test_a_beat_that_is_given_up_is_no_answer_and_not_the_last_one(loop: asyncio.AbstractEventLoop) -> None:
+    replicas = Replicas("given up")
+    standing = Standing("v", lambda: replicas, loop, EncoderUnavailable)
+    assert wait_until(lambda: standing.gone, WAIT_S)
+    replicas.states = ["well"]
+    assert wait_until(lambda: not standing.gone, WAIT_S)
+    standing.close()
