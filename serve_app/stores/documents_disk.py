@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from serve_app.errors import StoreUnavailable
+from serve_app.errors import StorageTrouble, StoreUnavailable
 from serve_app.stores.documents import Document, Made
 from serve_app.stores.durable import make_folders, trouble, write_private
 
@@ -61,7 +61,8 @@ class DiskDocuments:
 
     def clear_leftovers(self, folder: str) -> None:
         for path in (self._folder / folder).glob(".*.json.*"):
-            with suppress(OSError):
+            document = path.with_name(path.name[1:].rpartition(".")[0])
+            with suppress(OSError, StorageTrouble), _locked(document, below=True):  # a writer that lives ends first
                 path.unlink()
 
 
