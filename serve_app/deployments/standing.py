@@ -99,7 +99,7 @@ class Standing(Generic[E]):
         awaited = [asked, self._ending()] if patient else [asked, self._ending(), self._lost()]
         try:
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
+            if not asked.done() or asked.cancelled():  # cancelled by Ray, since nobody here has
                 raise self.unavailable()
             return asked.result()
         finally:

@@ -194,9 +194,11 @@ def accepted(calls: VersionCalls) -> bool:
     return True
 
 
-def test_a_beat_that_is_given_up_is_no_answer_and_not_the_last_one(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_call_that_ray_gives_up_is_no_answer_and_such_a_beat_not_the_last(loop: asyncio.AbstractEventLoop) -> None:
     replicas = Replicas("given up")
     standing = Standing("v", lambda: replicas, loop, EncoderUnavailable)
+    with pytest.raises(EncoderUnavailable):
+        standing.begin(standing.answer(lambda one: one.passages.remote(["a"]), patient=True)).result(WAIT_S)
     assert wait_until(lambda: standing.gone, WAIT_S)
     replicas.states = ["well"]
     assert wait_until(lambda: not standing.gone, WAIT_S)
