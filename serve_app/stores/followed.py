@@ -72,9 +72,9 @@ class FollowedLog:
 
     def replay(self, folded_seq: int) -> tuple[Entry, ...]:
         """Every intact entry after `folded_seq` up to the first hole; reading on goes on from there."""
-        if self.relayed is not None:
-            self.relayed.forget()
         found = replay(self._segments, folded_seq)
+        if self.relayed is not None:
+            self.relayed.judged(found.number)
         self.epoch, self.last_seq, self.damage = found.epoch, found.last_seq, found.damage
         self._number, self._places = found.number, found.places
         self._stamp = self._segments.stamp(segment_name(found.number)) if found.number else None

@@ -201,10 +201,12 @@ class Relayed:
         """When the writer last said what there is."""
         return self._answered_at
 
-    def forget(self) -> None:
-        """The log is judged anew, by the store alone."""
+    def judged(self, number: int) -> None:
+        """The log was read anew up to this segment, in the store alone: the next one is wanted from now on."""
         with self._lock:
             self._forget()
+            self._read = number
+            self._lock.notify_all()
 
     def ask_store(self) -> None:
         """The store is to be looked at next, whatever the writer says."""
