@@ -17,6 +17,8 @@ from tests.deployments.cluster import ServedCluster
 
 
 def main(suite: Path, words: list[str]) -> int:
+    if not suite.is_dir():  # before a cluster is started for it
+        sys.exit(f"{suite} is no folder")
     with tempfile.TemporaryDirectory(prefix="d", ignore_cleanup_errors=True) as name:
         served = ServedCluster(Path(name))
         try:
