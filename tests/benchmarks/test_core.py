@@ -43,7 +43,7 @@ def check_figures(cells: dict[str, Any]) -> None:
             assert cell["ratio"] > 0 if row.against else cell["ratio"] is None, row.key
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.ray)])
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])])
 def test_quick_has_every_row(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = cli.main(["bench", "core", "--quick", "--engine", engine, "--json"])
     measured = json.loads(capsys.readouterr().out.splitlines()[-1])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import large_user
 from benchmarks.large_user import ASKED, PHASES, Options
 
 
+@pytest.mark.slow
 def test_every_phase_tells_its_figures(tmp_path: Path) -> None:
     told = large_user.measure(Options(turns=120, queries=4, appends=5, data=tmp_path))
     assert {*told} >= {*PHASES}

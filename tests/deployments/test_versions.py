@@ -49,6 +49,7 @@ def kill(served: Served, version: str) -> None:
     os.kill(replica, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_versions_come_and_go_and_die_alone(served: Served) -> None:
     """In this order: the encoders live on from one to the next, as they do in a service."""
     assert wait_until(lambda: [length(served, f"hash-{n}") for n in (16, 32)] == [16, 32], BACK_S)

@@ -78,6 +78,7 @@ def test_a_sound_store_is_aligned_and_a_damaged_one_is_not(jobs: JobsApart, data
     assert {one["shard"] for one in version["groups"] if one["min"] < BAR} == {1}
 
 
+@pytest.mark.slow
 def test_what_lies_beside_is_tested_too_and_by_the_digest_of_its_text(
     jobs: JobsApart, data: Path, config: Path
 ) -> None:

@@ -48,6 +48,7 @@ def served(model: CausalModel) -> Iterator[str]:
     server.close()
 
 
+@pytest.mark.slow
 def test_the_same_task_gives_the_same_text_by_every_way(local: TransformersSummariser, served: str) -> None:
     text = local.summarise(TASK, PLENTY_S)
     assert any(character.isalpha() for character in text)
